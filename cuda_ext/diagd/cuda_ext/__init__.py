@@ -1,0 +1,1 @@
+"""Device code of diagd comes here, each piece beside a pure-Python twin for machines without CUDA."""
