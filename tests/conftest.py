@@ -20,7 +20,7 @@ RUN_TOKEN = uuid.uuid4().hex
 
 LEAK_GRACE_S = 3.0
 # Threads that a library keeps for the life of the process, by a part of their names.
-LASTING_THREADS = ("_poll_wrapper", "pytest_timeout", "asyncio_", "tqdm")
+LASTING_THREADS = ("_poll_wrapper",)  # grpc.aio
 LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
