@@ -1,0 +1,1 @@
+"""The messages between diagd's parts, and the code generated from them."""
