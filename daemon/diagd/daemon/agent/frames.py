@@ -1,0 +1,53 @@
+"""Whose code a frame is, and what in a stack belongs to the process that it was taken from."""
+
+import re
+from collections.abc import Sequence
+
+from diagd.daemon.state.model import Frame
+
+_INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+t?/|/diagd/(probes|daemon|proto|cuda_ext)/|\.zip/")
+_TORCH_CHECKOUT = re.compile(r"/pytorch[^/]*/torch/")
+_NATIVE = re.compile(r"\.so(\.\d+)*$|/bin/python[\d.]*$")
+_DATA_LOADER = "torch/utils/data/_utils/worker.py"
+_DEBUGGERS = re.compile(r"(^|/)(pdb|bdb)\.py$|/(IPython|ipdb|debugpy|_pydevd_bundle|pudb)/")
+_PROMPTS = re.compile(r"/(prompt_toolkit|IPython)/|(^|/)code\.py$")
+
+
+def is_user(file: str) -> bool:
+    """Whether a file is the user's own: not an installed package's, the standard library's, diagd's or made-up code."""
+    if not file or file.startswith(("<frozen", "<string>", "<attrs", "<eval_with_key>", "<__array_function__")):
+        return False
+    return not (_INSTALLED.search(file) or _TORCH_CHECKOUT.search(file) or _NATIVE.search(file))
+
+
+def make(function: str, file: str, line: int) -> Frame:
+    """A frame, with whose it is."""
+    return Frame(function, file, line, is_user(file))
+
+
+def own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The frames of the process itself, innermost first: a forked worker shows its parent's frames below its own."""
+    for n, frame in enumerate(frames):
+        if frame.function == "_bootstrap" and frame.file.endswith("multiprocessing/process.py"):
+            return tuple(frames[: n + 1])
+    return tuple(frames)
+
+
+def in_data_loader(frames: Sequence[Frame]) -> bool:
+    """Whether these are a data worker's."""
+    return any(frame.function == "_worker_loop" and frame.file.endswith(_DATA_LOADER) for frame in frames)
+
+
+def person_at(frames: Sequence[Frame]) -> str:
+    """ "pdb" or "prompt" where a person holds the process; empty otherwise."""
+    for frame in frames:
+        if _DEBUGGERS.search(frame.file) and "prompt" not in frame.function:
+            return "pdb"
+    if any(_PROMPTS.search(frame.file) and frame.function in ("raw_input", "interact", "prompt") for frame in frames):
+        return "prompt"
+    return ""
+
+
+def is_ours(frames: Sequence[Frame]) -> bool:
+    """Whether a thread is diagd's own."""
+    return any("/diagd/probes/" in frame.file for frame in frames) and not any(frame.user for frame in frames)

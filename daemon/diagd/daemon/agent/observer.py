@@ -1,0 +1,178 @@
+"""The agent's eyes on one run directory: cheap looks at all ranks, deep ones at those that are asked for."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from diagd.daemon.agent import boxes, recorder, stacks
+from diagd.daemon.agent.cgroup import Cgroups
+from diagd.daemon.agent.discovery import Box, BoxFolder
+from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
+from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.snapshot import RankWatch
+from diagd.daemon.state.model import Detail, Facts, Stack
+from diagd.probes.box.layout import Live
+
+DEEP_LIMIT_S = 3.0
+_CHILDREN_EVERY_S = 5.0
+_CHILDREN_OF_WAITING_S = 2.0
+_HEARTBEAT_STALE_S = 1.5  # then another thread may hold the GIL: worth asking py-spy who
+_MAX_CHILD_STACKS = 16
+_HISTORY = 256
+
+
+class Observer:
+    """Watches the ranks of one run directory; not for use from several threads at once."""
+
+    def __init__(
+        self, run_dir: Path, node: str = "", *, proc: Procfs | None = None, cgroup_root: Path = Path("/sys/fs/cgroup"),
+        workers: int = 8,
+    ) -> None:  # fmt: skip
+        self.run_dir = run_dir
+        self.node = node
+        self._proc = proc or Procfs()
+        self._cgroups = Cgroups(self._proc, cgroup_root)
+        self._folder = BoxFolder(run_dir, self._proc)
+        self._exits = ExitWatch(self._proc, self._cgroups)
+        self._launcher = LauncherWitness(run_dir)
+        self._watches: dict[int, RankWatch] = {}  # by rank
+        self._watched: set[int] = set()  # every process with a box, rank or not yet
+        self._children_at_s = -1e9
+        self._pool = ThreadPoolExecutor(workers, "diagd-look")
+        self._busy: set[int] = set()  # ranks whose last deep look has not ended yet
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What in the run directory is not watched, and why."""
+        return tuple(self._folder.notes.values())
+
+    def look(self, now_s: float | None = None) -> list[Facts]:
+        """The numbers of every rank, ordered by rank; candidates too (`detail.is_rank` tells)."""
+        now_s = time.time() if now_s is None else now_s
+        found = self._folder.by_rank()
+        self._follow(found)
+        for pid, status, at_s in self._launcher.news(self._folder.exit_files):
+            self._exits.heard(pid, status, at_s)
+        self._refresh_children(now_s)
+        return [watch.look(now_s, self._exits.exit_of(watch.pid)) for _, watch in sorted(self._watches.items())]
+
+    def details(self, ranks: Iterable[int] | None = None) -> list[Detail]:
+        """What the boxes and earlier deep looks say of these ranks (default: of all)."""
+        return [self._with_node(watch.detail()) for watch in self._chosen(ranks)]
+
+    def deep(
+        self, ranks: Iterable[int] | None = None, *, stacks: bool = True, recorder: bool = True, history: bool = True,
+        limit_s: float = DEEP_LIMIT_S,
+    ) -> list[Detail]:  # fmt: skip
+        """Look closely at these ranks, all at once; one that does not answer in time holds up no other."""
+        chosen = self._chosen(ranks)
+        self._read_children(chosen)
+        jobs: dict[Future[None], RankWatch] = {}
+        for watch in chosen:
+            if watch.box.rank not in self._busy:
+                self._busy.add(watch.box.rank)
+                jobs[self._pool.submit(self._look_closely, watch, stacks, recorder, history)] = watch
+        _, late = wait(jobs, timeout=limit_s)
+        for job in late:
+            job.cancel()
+            jobs[job].notes["deep"] = f"did not answer within {limit_s:g} s"
+        for job in jobs.keys() - late:
+            job.result()
+        return [self._with_node(watch.detail()) for watch in chosen]
+
+    def stuck_hint(self, now_s: float) -> list[int]:
+        """Ranks that have waited long enough to be worth a closer look."""
+        return [rank for rank, watch in sorted(self._watches.items()) if watch.waits_s(now_s) > _CHILDREN_OF_WAITING_S]
+
+    def remove_dead(self, ranks: Iterable[int]) -> None:
+        """Delete the boxes of ended ranks, once they were reported."""
+        for rank in ranks:
+            watch = self._watches.get(rank)
+            if watch is not None and watch.stat() is None:
+                self._folder.remove(watch.box)
+                del self._watches[rank]
+
+    def close(self) -> None:
+        """Let go of all threads, maps and descriptors."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._exits.close()
+        self._folder.close()
+
+    def _chosen(self, ranks: Iterable[int] | None) -> list[RankWatch]:
+        wanted = sorted(self._watches) if ranks is None else ranks
+        return [self._watches[rank] for rank in wanted if rank in self._watches]
+
+    def _with_node(self, detail: Detail) -> Detail:
+        return detail.with_(node=self.node) if self.node else detail
+
+    def _follow(self, found: dict[int, Box]) -> None:
+        """Bring the watches in line with the boxes that are there now."""
+        for box in self._folder.boxes():
+            if box.pid not in self._watched:
+                self._watched.add(box.pid)
+                self._exits.watch(box.pid)
+        for rank, box in found.items():
+            watch = self._watches.get(rank)
+            if watch is None or watch.box is not box:
+                self._watches[rank] = RankWatch(box, self._proc, self._cgroups.memory_limit_bytes(box.pid))
+        for rank in self._watches.keys() - found.keys():
+            del self._watches[rank]
+
+    def _refresh_children(self, now_s: float) -> None:
+        waiting = [w for w in self._watches.values() if w.waits_s(now_s) > _CHILDREN_OF_WAITING_S]
+        if now_s - self._children_at_s < (_CHILDREN_OF_WAITING_S if waiting else _CHILDREN_EVERY_S):
+            return
+        self._children_at_s = now_s
+        self._read_children(list(self._watches.values()))
+
+    def _read_children(self, watches: Sequence[RankWatch]) -> None:
+        below = self._proc.descendants([watch.pid for watch in watches])
+        for watch in watches:
+            watch.meter.refresh_children(below[watch.pid])
+
+    def _look_closely(self, watch: RankWatch, with_stacks: bool, with_recorder: bool, with_history: bool) -> None:
+        now_s, before = time.time(), watch.stat()
+        raw = watch.meter.raw(before, now_s) if before else None
+        try:
+            if with_history:
+                watch.history = boxes.operations(watch.box.reader, watch.box.reader.history(_HISTORY))
+            if before is not None and before.state not in "ZX":
+                if with_stacks:
+                    watch.note_stacks(self._stacks(watch, now_s), now_s)
+                if with_recorder:
+                    self._fetch_recorder(watch, before.state)
+            watch.notes.pop("deep", None)
+        finally:
+            if before and raw and (after := watch.stat()) is not None:
+                watch.meter.leave_out(after, raw, now_s)
+            self._busy.discard(watch.box.rank)
+
+    def _stacks(self, watch: RankWatch, now_s: float) -> list[Stack]:
+        box = watch.box
+        path = Path(str(box.identity.get("stacks_file") or self.run_dir / f"{box.pid}.stacks"))
+        number = box.reader.live(Live.STACK_SIGNAL)
+        stale = now_s - boxes.time_s(box.reader, Live.HEARTBEAT_NS) > _HEARTBEAT_STALE_S
+        found = [stacks.take(stacks.Target(watch.pid, "rank", number, path), self._proc, rich=stale)]
+        living = [pid for pid, child in watch.meter.children.items() if not child.exit]
+        for pid in living[:_MAX_CHILD_STACKS]:
+            found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc))
+        note = found[0].note
+        watch.notes.pop("stack", None)
+        if not found[0].threads and note:
+            watch.notes["stack"] = f"no stack: {note}"
+        return found
+
+    def _fetch_recorder(self, watch: RankWatch, state: str) -> None:
+        if state in "Tt":
+            watch.notes["recorder"] = "no flight recorder: the process is stopped"
+            return
+        path = Path(str(watch.box.identity.get("fr_socket") or self.run_dir / f"{watch.pid}.fr.sock"))
+        members = {group.name: group.ranks for group in boxes.groups(watch.box.reader)}
+        with contextlib.suppress(KeyError):
+            del watch.notes["recorder"]
+        try:
+            watch.recorder = recorder.parse(recorder.fetch(path), members)
+        except recorder.NoRecorder as exc:
+            watch.notes["recorder"] = f"no flight recorder: {exc}"

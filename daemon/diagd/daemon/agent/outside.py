@@ -1,0 +1,92 @@
+"""Find the ranks of jobs that were started without diagd: by what their processes look like from outside."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagd.daemon.agent.procfs import Procfs
+
+# A program whose command line holds one of these carries the rank's environment but does no training.
+_NO_RANKS = (
+    "multiprocessing.spawn", "multiprocessing.forkserver", "multiprocessing.resource_tracker", "torch.distributed.run",
+    "torch/distributed/run.py", "torchrun", "torch.distributed.launch", "accelerate", "deepspeed.launcher",
+    "compile_worker", "_inductor",
+)  # fmt: skip
+_WORKER_THREADS = ("pt_data_worker", "pt_data_pin")  # names that torch gives its data workers
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRank:
+    """A rank as its process's environment describes it."""
+
+    rank: int  # the process's place in the order of pids where it does not say
+    pid: int
+    world_size: int = 0
+    local_rank: int = 0
+    job: str = ""
+    attempt: int = 0
+    command: str = ""
+    run_dir: Path | None = None  # where it does run under diagd
+
+
+def find_ranks(proc: Procfs | None = None, pids: list[int] | None = None) -> list[OutsideRank]:
+    """The ranks on this machine, ordered by job and rank; with `pids`, just these processes, whatever they are.
+
+    A rank is a Python process with RANK and WORLD_SIZE in its environment that is neither a launcher nor a data worker;
+    of a process and its descendants with the same rank, the outermost one is it.
+    """
+    proc = proc or Procfs()
+    if pids is not None:
+        return [_described(proc, pid, proc.environment(pid), place) for place, pid in enumerate(pids)]
+    found = {pid: env for pid in proc.pids() if (env := _rank_environment(proc, pid)) is not None}
+    ranks = [_described(proc, pid, env, 0) for pid, env in found.items() if not _below_same_rank(proc, pid, found)]
+    return sorted(ranks, key=lambda r: (r.job, r.rank, r.pid))
+
+
+def _rank_environment(proc: Procfs, pid: int) -> dict[str, str] | None:
+    if pid == os.getpid():
+        return None
+    command = proc.command(pid)
+    if not command or not _is_python(proc, pid, command) or any(word in " ".join(command) for word in _NO_RANKS):
+        return None
+    env = proc.environment(pid)
+    if not (env.get("RANK", "").isdecimal() and env.get("WORLD_SIZE", "").isdecimal()):
+        return None
+    stat = proc.stat(pid)
+    if stat is None or stat.state in "ZX" or stat.name.startswith(_WORKER_THREADS):
+        return None
+    return env
+
+
+def _is_python(proc: Procfs, pid: int, command: list[str]) -> bool:
+    return any(Path(program).name.startswith("python") for program in (proc.program(pid), command[0]))
+
+
+def _below_same_rank(proc: Procfs, pid: int, found: dict[int, dict[str, str]]) -> bool:
+    """Whether an ancestor is the same rank: then this is a worker or a tool of it."""
+    above, rank = pid, found[pid]["RANK"]
+    for _ in range(32):
+        stat = proc.stat(above)
+        if stat is None or stat.parent <= 1:
+            return False
+        above = stat.parent
+        if above in found and found[above]["RANK"] == rank:
+            return True
+    return False
+
+
+def _described(proc: Procfs, pid: int, env: dict[str, str], place: int) -> OutsideRank:
+    return OutsideRank(
+        rank=_number(env.get("RANK"), place),
+        pid=pid,
+        world_size=_number(env.get("WORLD_SIZE"), 0),
+        local_rank=_number(env.get("LOCAL_RANK"), 0),
+        job=env.get("DIAGD_JOB_ID") or env.get("SLURM_JOB_ID") or env.get("TORCHELASTIC_RUN_ID") or "",
+        attempt=_number(env.get("TORCHELASTIC_RESTART_COUNT"), 0),
+        command=" ".join(proc.command(pid)),
+        run_dir=Path(env["DIAGD_DIR"]) if env.get("DIAGD_DIR") else None,
+    )
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text is not None and text.isdecimal() else otherwise

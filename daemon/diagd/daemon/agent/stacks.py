@@ -1,0 +1,110 @@
+"""The stack of a process: by its own faulthandler where that is armed, else from outside by py-spy."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagd.daemon.agent import faulthandler_text, frames, pyspy
+from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.state.model import Stack, Thread
+
+SIGNAL_WAIT_S = 0.5
+_SETTLED_S = 0.02  # faulthandler writes in small pieces: done when the file has not grown for so long
+_FILE_BYTES = 256 * 1024
+_STOPPED = ("T", "t")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process whose stack is wanted."""
+
+    pid: int
+    role: str = "rank"
+    signal: int = 0  # that faulthandler may be registered for; 0 none
+    stacks_file: Path | None = None  # where it writes
+
+
+def take(target: Target, proc: Procfs, *, rich: bool = False, native: bool = False) -> Stack:
+    """The stacks of one process; without threads, and with a note why, where there is no way to them.
+
+    Args:
+        rich: Also tell who holds the GIL and the threads' names, which only py-spy can.
+        native: With the frames of compiled code, which pauses the process for some milliseconds.
+    """
+    stat = proc.stat(target.pid)
+    if stat is None or stat.state in "ZX":
+        return Stack(target.pid, target.role, "Z" if stat else "X", (), time.time(), note="the process has ended")
+    found: tuple[Thread, ...] = ()
+    source, notes = "faulthandler", []
+    if not native and stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
+        found = by_signal(target, proc)
+    if not found or rich:
+        try:
+            found, source = _from_outside(target.pid, proc, native and stat.state not in _STOPPED), "py-spy"
+        except pyspy.NoStack as exc:
+            notes.append("" if found else str(exc))
+    call = proc.call(target.pid)
+    return Stack(
+        target.pid, _role(target.role, stat.name, found), stat.state, found, time.time(), source,
+        call.name, proc.wchan(target.pid), "; ".join(filter(None, notes)),
+    )  # fmt: skip
+
+
+def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tuple[Thread, ...]:
+    """What faulthandler writes on its signal; nothing where it is not armed or does not answer in time.
+
+    The signal is sent only to a process that catches it, as its default is to kill, and only where that process has the
+    file open: a forked child inherits both, and a program started with exec neither.
+    """
+    path = target.stacks_file
+    if not target.signal or path is None or not proc.caught_signals(target.pid) >> (target.signal - 1) & 1:
+        return ()
+    if not proc.has_open(target.pid, path):
+        return ()
+    try:
+        if path.stat().st_size > _FILE_BYTES:  # /dev/shm may be small; the rank appends, so it goes on at the start
+            os.truncate(path, 0)
+        start = path.stat().st_size
+        os.kill(target.pid, target.signal)
+    except OSError:
+        return ()
+    return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
+
+
+def _written_since(path: Path, start: int, wait_s: float) -> str:
+    """What is appended to the file, once it stops growing; empty if nothing comes in time."""
+    deadline = time.monotonic() + wait_s
+    size, grew_at = start, time.monotonic()
+    while (now := time.monotonic()) < deadline:
+        try:
+            new = path.stat().st_size
+        except OSError:
+            return ""
+        if new != size:
+            size, grew_at = new, now
+        elif size > start and now - grew_at >= _SETTLED_S:
+            break
+        time.sleep(0.004)
+    if size <= start:
+        return ""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size - start).decode("utf-8", "replace")
+
+
+def _from_outside(pid: int, proc: Procfs, native: bool) -> tuple[Thread, ...]:
+    if not proc.may_trace(pid):
+        raise pyspy.NoStack(pyspy.NO_PERMISSION)
+    if native:
+        try:
+            return pyspy.dump(pid, native=True)
+        except pyspy.NoStack:
+            pass  # better the Python frames alone than none
+    return pyspy.dump(pid)
+
+
+def _role(role: str, name: str, threads: tuple[Thread, ...]) -> str:
+    if role == "child" and (name.startswith("pt_data_worker") or any(frames.in_data_loader(t.frames) for t in threads)):
+        return "worker"
+    return role

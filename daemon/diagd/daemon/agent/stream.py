@@ -1,0 +1,293 @@
+"""The agent's stream to the aggregator: what was not acknowledged is kept, and sent again after an outage."""
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from diagd.daemon.agent.wire import detail_message, facts_columns
+from diagd.daemon.state.model import Detail, Facts
+from diagd.proto.v1 import agent_pb2
+from diagd.proto.v1.agent_pb2 import ConnectRequest, ConnectResponse, Goodbye, Hello, Window
+from diagd.proto.v1.agent_pb2_grpc import AgentServiceStub
+
+log = logging.getLogger(__name__)
+
+PROTOCOL = 1
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+FIRST_DELAY_S = 0.2
+LAST_DELAY_S = 2.0
+# A clock that is off by less than this is left alone: the way there and back takes as long.
+CLOCK_NOISE_S = 0.05
+
+# A frozen peer is noticed after `keepalive_timeout_ms` only where `ping_timeout_ms` says the same; it is 60 s by default.
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # Two agents of one process must not share a connection's fate.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Buffer:
+    """Windows that the aggregator has not acknowledged, oldest first; bounded.
+
+    What is dropped are numbers, which newer ones replace. How a rank ended is said once, so it moves on to the next window.
+    """
+
+    def __init__(self, max_windows: int, max_bytes: int) -> None:
+        self._max_windows = max_windows
+        self._max_bytes = max_bytes
+        self._windows: deque[tuple[Window, int]] = deque()
+        self._bytes = 0
+        self._next_seq = 1
+        self.dropped = 0
+
+    def add(self, window: Window) -> None:
+        """Give the window its number and keep it."""
+        window.seq, window.dropped_windows = self._next_seq, self.dropped
+        self._next_seq += 1
+        size = window.ByteSize()
+        self._windows.append((window, size))
+        self._bytes += size
+        while len(self._windows) > 1 and (len(self._windows) > self._max_windows or self._bytes > self._max_bytes):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest, size = self._windows.popleft()
+        self._bytes -= size
+        self.dropped += 1
+        endings = [d for d in oldest.details if d.HasField("ending") or d.HasField("exit")]
+        if endings:
+            heir, heir_size = self._windows[0]
+            known = {(d.rank, d.pid) for d in heir.details if d.HasField("ending") or d.HasField("exit")}
+            fuller = Window()  # a new one: the old may be on its way out in another thread
+            fuller.CopyFrom(heir)
+            fuller.details.extend(d for d in endings if (d.rank, d.pid) not in known)
+            self._windows[0] = (fuller, fuller.ByteSize())
+            self._bytes += fuller.ByteSize() - heir_size
+
+    def acknowledge(self, seq: int) -> None:
+        """Forget all up to this one."""
+        while self._windows and self._windows[0][0].seq <= seq:
+            self._bytes -= self._windows.popleft()[1]
+
+    def after(self, seq: int) -> Window | None:
+        """The first one after this number."""
+        if not self._windows or self._windows[-1][0].seq <= seq:
+            return None
+        # Seldom more than a few are waiting, and the wanted one is nearly always the last.
+        first = self._windows[0][0].seq
+        index = max(seq + 1 - first, 0)
+        return self._windows[index][0]
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest that is kept, or of the next."""
+        return self._windows[0][0].seq if self._windows else self._next_seq
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an agent speaks for."""
+
+    node: str
+    job_id: str
+    boot_id: str = ""
+    session: str = ""
+    agent_version: str = ""
+    command: tuple[str, ...] = ()
+    started_s: float = 0.0
+    hang_after_s: float = 0.0
+
+    def hello(self, resume_seq: int) -> Hello:
+        """The first message of a stream."""
+        return Hello(
+            agent_version=self.agent_version,
+            protocol=PROTOCOL,
+            node=self.node,
+            boot_id=self.boot_id,
+            session=self.session,
+            job_id=self.job_id,
+            command=self.command,
+            started_s=self.started_s,
+            hang_after_s=self.hang_after_s,
+            resume_seq=resume_seq,
+            time_s=time.time(),
+        )
+
+
+class Stream:
+    """One long stream to an aggregator, in threads of its own. Made where no fork follows, and never in a rank.
+
+    Args:
+        commanded: Called with each command, in the stream's thread; returns at once.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        identity: Identity,
+        commanded: Callable[[agent_pb2.Command], None],
+        *,
+        max_windows: int = 1200,
+        max_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        self.identity = identity
+        self._target = target
+        self._commanded = commanded
+        self._buffer = Buffer(max_windows, max_bytes)
+        self._results: deque[agent_pb2.CommandResult] = deque(maxlen=100)
+        self._goodbye: Goodbye | None = None
+        self._changed = threading.Condition()
+        self._call: grpc.Call | None = None
+        self._stopped = False
+        self._shift_s = 0.0
+        self._best_trip_s = float("inf")
+        self.connected = False
+        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._thread = threading.Thread(target=self._run, name="diagd-stream", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Windows lost so far because the aggregator could not be reached."""
+        return self._buffer.dropped
+
+    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+        """Send a look; never blocks."""
+        shift_s = self._shift_s
+        window = Window(
+            time_s=now_s + shift_s,
+            facts=facts_columns(facts, shift_s),
+            details=[detail_message(d, shift_s) for d in details],
+        )
+        with self._changed:
+            self._buffer.add(window)
+            self._changed.notify_all()
+
+    def answer(self, result: agent_pb2.CommandResult) -> None:
+        """Say what became of a command."""
+        with self._changed:
+            self._results.append(result)
+            self._changed.notify_all()
+
+    def finish(self, reason: str, exit_code: int | None, timeout_s: float = 3.0) -> bool:
+        """Send what is left and say goodbye; whether all of it arrived."""
+        goodbye = Goodbye(reason=reason, exit_code=exit_code, time_s=time.time() + self._shift_s)
+        with self._changed:
+            self._goodbye = goodbye
+            self._changed.notify_all()
+            arrived = self._changed.wait_for(lambda: self._goodbye is None and not len(self._buffer), timeout_s)
+        self.close()
+        return arrived
+
+    def close(self) -> None:
+        """Stop at once."""
+        with self._changed:
+            self._stopped = True
+            call = self._call
+            self._changed.notify_all()
+        if call is not None:
+            call.cancel()
+        self._channel.close()
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        delay_s = FIRST_DELAY_S
+        stub = AgentServiceStub(self._channel)
+        while not self._stopped:
+            if self._talk(stub):
+                delay_s = FIRST_DELAY_S
+            if self._stopped:
+                return
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped, delay_s * random.uniform(0.5, 1.0))  # noqa: S311
+            delay_s = min(delay_s * 2, LAST_DELAY_S)
+
+    def _talk(self, stub: AgentServiceStub) -> bool:
+        """One stream, until it breaks; whether it ever stood."""
+        over = threading.Event()
+        stood = False
+        try:
+            call = stub.Connect(self._requests(over), wait_for_ready=False)
+            with self._changed:
+                self._call = call
+            for response in call:
+                if not stood:
+                    log.info("connected to the aggregator at %s", self._target)
+                    stood = self.connected = True
+                self._take(response)
+        except grpc.RpcError as exc:
+            if stood and not self._stopped:
+                log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, exc)
+        except ValueError:  # the channel was closed while the call was being made
+            pass
+        finally:
+            self.connected = False
+            with self._changed:
+                self._call = None
+                over.set()
+                self._changed.notify_all()
+        return stood
+
+    def _requests(self, over: threading.Event) -> Iterator[ConnectRequest]:
+        """All that there is to send on one stream, as it comes; runs in a thread of gRPC's."""
+        with self._changed:
+            sent = self._buffer.oldest - 1
+        yield ConnectRequest(hello=self.identity.hello(sent + 1))
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: over.is_set() or self._stopped or self._has_more(sent))  # noqa: B023
+                if over.is_set() or self._stopped:
+                    return
+                if self._results:
+                    request = ConnectRequest(result=self._results.popleft())
+                elif (window := self._buffer.after(sent)) is not None:
+                    sent = window.seq
+                    request = ConnectRequest(window=window)
+                else:
+                    request = ConnectRequest(goodbye=self._goodbye)
+                    self._goodbye = None
+                    self._changed.notify_all()
+            yield request
+
+    def _has_more(self, sent: int) -> bool:
+        return bool(self._results) or self._buffer.after(sent) is not None or self._goodbye is not None
+
+    def _take(self, response: ConnectResponse) -> None:
+        which = response.WhichOneof("message")
+        if which == "ack":
+            self._note_clock(response.ack)
+            with self._changed:
+                self._buffer.acknowledge(response.ack.seq)
+                self._changed.notify_all()
+        elif which == "command":
+            self._commanded(response.command)
+
+    def _note_clock(self, ack: agent_pb2.Ack) -> None:
+        """The aggregator's clock less ours, from the quickest answer so far."""
+        if ack.sent_s <= 0:
+            return
+        now_s = time.time()
+        trip_s = now_s - ack.sent_s
+        if 0 <= trip_s < self._best_trip_s:
+            self._best_trip_s = trip_s
+            shift_s = ack.time_s - (ack.sent_s + trip_s / 2)
+            self._shift_s = shift_s if abs(shift_s) > max(CLOCK_NOISE_S, trip_s) else 0.0
