@@ -1,0 +1,1 @@
+"""Pure functions from a job's state to findings."""

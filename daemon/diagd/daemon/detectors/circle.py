@@ -1,0 +1,134 @@
+"""Ranks that wait for each other in a circle: over groups, or with send and recv."""
+
+from collections import defaultdict
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.graph import cycle_in
+from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.scene import PROVEN_S, Scene
+
+
+def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
+    """The finding for a component of the graph that waits only for itself; None while it is too young to be proven."""
+    waits = {r: scene.graph.waits[r][0] for r in component if scene.graph.waits.get(r)}
+    if not waits or (
+        not scene.failed(component) and min(scene.age_s(w) for w in waits.values()) < PROVEN_S
+    ):
+        return None
+    kinds = {w.kind for w in waits.values()}
+    if "creation" in kinds or "store" in kinds:
+        return _creation(scene, component, waits)
+    only_p2p = kinds == {"p2p"}
+    culprits, tie = _out_of_order(waits)
+    dependents = scene.graph.waiting_for(component)
+    first = waits[culprits[0]]
+    locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
+    return Finding(
+        kind="hang.p2p_unmatched" if only_p2p else "hang.group_cycle",
+        severity=Severity.CRITICAL,
+        ranks=culprits,
+        waiting_ranks=tuple(sorted({*component, *dependents} - set(culprits))),
+        group=first.op.group or None,
+        op_name=first.op.name,
+        op_seq=first.op.seq,
+        names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
+        summary=_summary(scene, component, waits, culprits, tie),
+        locations=locations,
+        causes=(_cause(scene, component, waits, tie, only_p2p),),
+        step=scene.step(component),
+        sure=True,
+        since_s=max(w.since_s for w in waits.values()),
+        key="circle:" + ",".join(map(str, component)),
+    )
+
+
+def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
+    """The ranks that wait elsewhere than most; on a tie all, and True."""
+    by_place: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, wait in sorted(waits.items()):
+        op = wait.op
+        by_place[(op.name, rank, op.peer) if wait.kind == "p2p" else (op.name, op.group, op.seq)].append(rank)
+    ranked = sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks))
+    culprits, tie = minority(ranked)
+    return (culprits, tie) if culprits else (tuple(sorted(waits)), True)
+
+
+def _doing(wait: Wait) -> str:
+    text = f"rank {wait.rank} in {words.op_text(wait.op)}"
+    place = words.place_text(wait.op.site)
+    return f"{text} at {place}" if place else text
+
+
+def _path(scene: Scene, component: tuple[int, ...]) -> tuple[int, ...]:
+    return cycle_in(scene.graph.edges, component) or component
+
+
+def _summary(
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool
+) -> str:
+    path = [r for r in _path(scene, component) if r in waits]
+    shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
+    steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
+    who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} out of order: "
+    return words.shortened(f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}.")
+
+
+def _cause(
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, only_p2p: bool
+) -> Cause:  # fmt: skip
+    evidence = []
+    path = _path(scene, component)
+    for rank, after in zip(path, (*path[1:], path[0]), strict=True):
+        wait = scene.graph.for_whom.get((rank, after)) or waits.get(rank)
+        if wait is not None:
+            evidence.append(Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,))))
+    text = (
+        "sends and receives do not pair up: each rank waits for a partner that waits itself"
+        if only_p2p
+        else "the ranks enter operations of different groups (or send and recv) in different orders"
+    )
+    if tie:
+        text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"
+    key = "p2p" if only_p2p else "order"
+    return Cause(key, text, 0.95, Basis.OBSERVATION, tuple(evidence) or (Evidence(text, "probe"),))
+
+
+def _creation(scene: Scene, component: tuple[int, ...], waits: dict[int, Wait]) -> Finding:
+    """A group's creation is part of the circle: it comes first, and who did not join it is at fault."""
+    inside = [r for r, w in waits.items() if w.kind in ("creation", "store")]
+    missing = tuple(r for r in component if any(r in scene.graph.edges[i] for i in inside) and r not in inside)
+    most = max((scene.state.detail(r).group_count for r in inside), default=0)
+    behind = tuple(r for r in component if scene.state.detail(r).group_count < most)
+    culprits = behind or missing or tuple(sorted(inside))
+    first = waits[inside[0]]
+    locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
+    what = words.op_text(first.op)
+    text = (
+        f"{words.ranks_text(inside)} {words.verb(inside, 'waits', 'wait')} in {what} for {words.ranks_text(culprits)}, "
+        f"which {words.verb(culprits, 'is', 'are')} elsewhere: "
+        + "; ".join(_doing(waits[r]) for r in culprits[:3] if r in waits)
+    )
+    evidence = tuple(
+        Evidence(f"{_doing(w)}; it has taken part in creating {scene.state.detail(r).group_count} groups", "probe", r)
+        for r, w in waits.items()
+    )
+    cause = Cause("not_joined", "a group's creation needs every rank of the job, and some left it out",
+                  0.95, Basis.OBSERVATION, evidence)  # fmt: skip
+    return Finding(
+        kind="hang.store_wait",
+        severity=Severity.CRITICAL,
+        ranks=culprits,
+        waiting_ranks=tuple(sorted({*component, *scene.graph.waiting_for(component)} - set(culprits))),
+        group=first.op.group or None,
+        op_name=first.op.name,
+        names=(first.op.detail,) if first.op.detail else (),
+        summary=words.shortened(text + "."),
+        locations=locations,
+        causes=(cause,),
+        step=scene.step(component),
+        sure=True,
+        since_s=max(w.since_s for w in waits.values()),
+        key="creation",
+    )

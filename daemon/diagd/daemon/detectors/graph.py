@@ -1,0 +1,168 @@
+"""The wait-for graph: which rank waits for which, over all groups and point-to-point operations at once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from diagd.daemon.detectors.ledger import Ledger
+from diagd.daemon.detectors.position import Wait, is_stopped, waits_of
+from diagd.daemon.state.job import JobState
+
+
+@dataclass(slots=True)
+class Graph:
+    """Waits of each rank, and for each rank the ranks it waits for."""
+
+    waits: dict[int, tuple[Wait, ...]] = field(default_factory=dict)
+    edges: dict[int, frozenset[int]] = field(default_factory=dict)
+    for_whom: dict[tuple[int, int], Wait] = field(default_factory=dict)  # (waiting, waited for) -> the wait
+
+    def wait(self, rank: int) -> Wait | None:
+        """The rank's first wait."""
+        found = self.waits.get(rank, ())
+        return found[0] if found else None
+
+    def waiting_for(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        """All ranks that wait for one of these, directly or through others; not these themselves."""
+        aims = set(ranks)
+        reached, grown = set(aims), True
+        while grown:
+            more = {r for r, out in self.edges.items() if r not in reached and out & reached}
+            reached |= more
+            grown = bool(more)
+        return tuple(sorted(reached - aims))
+
+
+def graph_of(state: JobState, ledger: Ledger) -> Graph:
+    """Build the graph from where all ranks stand."""
+    graph = Graph()
+    everyone = range(state.world_size)
+    for rank in everyone:
+        graph.waits[rank] = waits_of(state, rank) if rank in state.details else ()
+    for rank in everyone:
+        out: set[int] = set()
+        for wait in graph.waits[rank]:
+            for other in _waited_for(state, ledger, graph, wait):
+                out.add(other)
+                graph.for_whom.setdefault((rank, other), wait)
+        graph.edges[rank] = frozenset(out)
+    return graph
+
+
+def _waited_for(state: JobState, ledger: Ledger, graph: Graph, wait: Wait) -> list[int]:
+    if wait.kind == "p2p":
+        return _partners(state, graph, wait)
+    if wait.kind == "creation":
+        return _not_creating(state, graph, wait)
+    if wait.kind == "collective":
+        others = [m for m in wait.members if m != wait.rank]
+        return [m for m in others if _absent(state, ledger, graph, wait, m)]
+    return []
+
+
+def _absent(state: JobState, ledger: Ledger, graph: Graph, wait: Wait, other: int) -> bool:
+    """Whether the other rank keeps this wait from ending: it never entered, or entered and can no longer take part."""
+    if wait.op.seq > 0:
+        entered = ledger.entered(wait.op.group, other) >= wait.op.seq
+    else:  # an operation that the backend does not count (monitored_barrier): it must be in one too
+        entered = any(w.op.name == wait.op.name and w.op.group == wait.op.group for w in graph.waits.get(other, ()))
+    if not entered:
+        return True
+    if is_stopped(state, other):
+        return True
+    if not state.status(other).gone:
+        return False
+    # It ended inside the operation or before it: only where its own end is not a consequence of the same wait.
+    return not any(w.op.group == wait.op.group and w.op.seq == wait.op.seq for w in graph.waits.get(other, ()))
+
+
+def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
+    """The partner of a send or recv, unless it stands in the matching operation itself."""
+    op, other = wait.op, wait.op.peer
+    if other < 0:
+        return [m for m in wait.members if m != wait.rank]
+    wanted = "RECV" if op.name == "SEND" else "SEND"
+    for theirs in state.detail(other).operations:
+        matches = theirs.name == wanted and theirs.peer in (wait.rank, -1) and theirs.group == op.group
+        if matches and theirs.tag == op.tag and not state.status(other).gone and not is_stopped(state, other):
+            return []
+    return [other]
+
+
+def _not_creating(state: JobState, graph: Graph, wait: Wait) -> list[int]:
+    """The ranks that have not joined the creation of this group (every rank of the job must)."""
+    mine = state.detail(wait.rank).group_count
+    missing = []
+    for other in range(state.world_size):
+        theirs = graph.waits.get(other, ())
+        if other == wait.rank:
+            continue
+        if wait.op.name == "INIT":
+            joined = any(w.op.name == "INIT" for w in theirs) or bool(state.detail(other).groups)
+        else:
+            joined = state.detail(other).group_count >= mine
+        if not joined or state.status(other).gone:
+            missing.append(other)
+    return missing
+
+
+def sinks(edges: Mapping[int, frozenset[int]]) -> list[tuple[int, ...]]:
+    """The strongly connected components that wait for nothing outside themselves, each sorted.
+
+    Every rank's wait ends in one of them, so they hold the causes. Tarjan's algorithm, without recursion.
+    """
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    component: dict[int, int] = {}
+    members: list[list[int]] = []
+    for start in edges:
+        if start in index:
+            continue
+        work = [(start, iter(sorted(edges[start])))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, out = work[-1]
+            for other in out:
+                if other not in index:
+                    index[other] = low[other] = len(index)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter(sorted(edges.get(other, ())))))
+                    break
+                if other in on_stack:
+                    low[node] = min(low[node], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    found = []
+                    while True:
+                        other = stack.pop()
+                        on_stack.discard(other)
+                        component[other] = len(members)
+                        found.append(other)
+                        if other == node:
+                            break
+                    members.append(found)
+    leaving = {component[n] for n, out in edges.items() for o in out if component[o] != component[n]}
+    return sorted(tuple(sorted(m)) for i, m in enumerate(members) if i not in leaving)
+
+
+def cycle_in(edges: Mapping[int, frozenset[int]], ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """One shortest circle through the lowest rank of a component, for printing; empty where there is none."""
+    inside, start = set(ranks), ranks[0]
+    paths = [[start]]
+    seen = {start}
+    while paths:
+        path = paths.pop(0)
+        for other in sorted(edges.get(path[-1], frozenset()) & inside):
+            if other == start:
+                return tuple(path)
+            if other not in seen:
+                seen.add(other)
+                paths.append([*path, other])
+    return ()

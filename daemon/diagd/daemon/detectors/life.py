@@ -1,0 +1,71 @@
+"""Whether a rank shows any sign of life, and which.
+
+A rank that only waits inside a collective shows none and needs none; this is asked of ranks that others wait for.
+"""
+
+from dataclasses import dataclass
+
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Status
+
+GIL_STALE_S = 2.0  # the box's thread beats 4 times a second and needs the GIL to do so
+SAME_STACK_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Signs of life of one rank."""
+
+    idle_s: float  # since the last sign of any kind
+    holds_gil: bool  # some thread keeps the interpreter from running anything else
+    busy: bool  # it uses the CPU
+    signs: tuple[str, ...]  # what moved lately, most telling first
+    same_stack_looks: int  # looks in a row at which the main thread's frames were the same; 0 where never looked at
+
+
+_SIGNS = (
+    ("program_moved_s", "it runs operations"),
+    ("frames_moved_s", "its stack changes"),
+    ("io_moved_s", "it reads or writes"),
+    ("children_moved_s", "its child processes work"),
+    ("memory_moved_s", "its memory changes"),
+    ("main_cpu_moved_s", "it computes"),
+    ("other_cpu_moved_s", "its other threads compute"),
+)
+_CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
+
+
+def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
+    """Look at one rank's signs; `recent_s` is what counts as lately."""
+    c, now = state.columns, state.now_s
+    alive = Status(int(c.status[rank])) in (Status.RUNNING, Status.BLOCKED)
+    beat = float(c.heartbeat_s[rank])
+    holds_gil = alive and beat > 0 and float(c.seen_s[rank]) - beat > GIL_STALE_S
+    # While one C call holds the GIL, CPU shows only that the call goes on, not that it gets anywhere.
+    counted = [(n, words) for n, words in _SIGNS if not (holds_gil and n in _CPU)]
+    moved = {name: float(getattr(c, name)[rank]) for name, _ in _SIGNS}
+    last = max(moved[name] for name, _ in counted)
+    return Life(
+        idle_s=max(now - last, 0.0),
+        holds_gil=holds_gil,
+        busy=now - moved["main_cpu_moved_s"] < recent_s,
+        signs=tuple(words for name, words in counted if now - moved[name] < recent_s),
+        same_stack_looks=_same_looks(state, rank),
+    )
+
+
+def _same_looks(state: JobState, rank: int) -> int:
+    looks = state.detail(rank).looks
+    count = 0
+    for _, digest in reversed(looks):
+        if digest != looks[-1][1]:
+            break
+        count += 1
+    return count
+
+
+def usual_wait_s(state: JobState) -> float:
+    """How long a healthy wait can be in this job: the median time of a step; 0 before two steps were seen."""
+    known = state.columns.step_interval_s[state.columns.known]
+    steps = sorted(float(s) for s in known if s > 0)
+    return steps[len(steps) // 2] if steps else 0.0

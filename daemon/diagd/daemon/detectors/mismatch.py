@@ -1,0 +1,139 @@
+"""Ranks of one group that stand at the same place of its order with different operations."""
+
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.scene import PROVEN_S, Scene
+
+KIND = "hang.collective_mismatch"
+
+
+def mismatches(scene: Scene) -> Iterator[Finding]:
+    """One finding for each place at which ranks of a group provably disagree."""
+    for group, seq in sorted({(w.op.group, w.op.seq) for w in _collective_waits(scene)}):
+        here = [w for w in _collective_waits(scene) if (w.op.group, w.op.seq) == (group, seq)]
+        if not any(w.failed for w in here) and min(scene.age_s(w) for w in here) < PROVEN_S:
+            continue
+        signatures = scene.ledger.signatures(group, seq, _members(here))
+        ranked = classes(signatures) if len(signatures) > 1 else []
+        if len(ranked) > 1:
+            yield _finding(scene, group, seq, ranked, differing(signatures))
+
+
+def _collective_waits(scene: Scene) -> list[Wait]:
+    return [w for waits in scene.graph.waits.values() for w in waits if w.kind == "collective" and w.op.seq > 0]
+
+
+def _members(waits: list[Wait]) -> set[int]:
+    return {m for w in waits for m in (*w.members, w.rank)}
+
+
+def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields: tuple[str, ...]) -> Finding:
+    culprits, tie = minority(ranked)
+    everyone = tuple(sorted(r for ranks in ranked for r in ranks))
+    waiting = tuple(sorted({*everyone, *scene.graph.waiting_for(everyone)} - set(culprits)))
+    op = scene.ledger.at(group, seq, culprits[0])
+    locations = tuple(place for r in culprits for place in _places(scene, group, seq, r))
+    return Finding(
+        kind=KIND,
+        severity=Severity.CRITICAL,
+        ranks=culprits,
+        waiting_ranks=waiting,
+        group=group,
+        op_name=op.name if op is not None and op.name != UNNAMED else "",
+        op_seq=seq,
+        names=tuple(fields),
+        summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations),
+        locations=locations,
+        causes=(_cause(scene, group, seq, ranked, tie, fields),),
+        step=scene.step(everyone),
+        sure=True,
+        since_s=min((w.since_s for w in _collective_waits(scene) if w.op.group == group), default=0.0),
+        key=f"{group}#{seq}",
+    )
+
+
+def _places(scene: Scene, group: str, seq: int, rank: int) -> tuple[Location, ...]:
+    """Where the rank called the operation at this place, then where it is now."""
+    detail, op = scene.state.detail(rank), scene.ledger.at(group, seq, rank)
+    called = (Location(rank, op.site),) if op is not None and op.site is not None else ()
+    rest = places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail)
+    seen = {(p.frame.file, p.frame.line) for p in called}
+    return (*called, *(p for p in rest if (p.frame.file, p.frame.line) not in seen))[: places.MOST]
+
+
+def _said(scene: Scene, group: str, seq: int, ranks: list[int], fields: tuple[str, ...]) -> str:
+    """"rank 2 ALLREDUCE float32[66000]", with the fields in which it differs."""
+    op = scene.ledger.at(group, seq, ranks[0])
+    if op is None:
+        return words.ranks_text(ranks)
+    parts = [words.ranks_text(ranks), op.name]
+    if {"number of elements", "dtype"} & set(fields):
+        parts.append(words.size_text(op))
+    if "reduce op" in fields:
+        parts.append(op.reduce_op)
+    if "root" in fields:
+        parts.append(f"with root {op.root}")
+    return " ".join(p for p in parts if p)
+
+
+def _summary(
+    scene: Scene, group: str, seq: int, ranked: list[list[int]], culprits: tuple[int, ...], tie: bool,
+    fields: tuple[str, ...], locations: tuple[Location, ...],
+) -> str:  # fmt: skip
+    sides = [_said(scene, group, seq, ranks, fields) for ranks in ranked]
+    if tie:
+        at = "; ".join(
+            f"{side}{_at(places.first(locations, ranks[0]))}" for side, ranks in zip(sides, ranked, strict=True)
+        )
+        text = f"ranks disagree at operation #{seq} of group {group} and wait for each other: {at}. No side is in the majority."
+    else:
+        wrong = "; ".join(f"{s}{_at(places.first(locations, r[0]))}" for s, r in zip(sides[1:], ranked[1:], strict=True))
+        text = f"{wrong}, where {sides[0]}, at operation #{seq} of group {group}; they wait for each other."
+    return words.shortened(text)
+
+
+def _at(frame: object) -> str:
+    text = words.place_text(frame)  # type: ignore[arg-type]
+    return f" in {text}" if text else ""
+
+
+def _cause(scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: bool, fields: tuple[str, ...]) -> Cause:
+    evidence = [_entered(scene, group, seq, ranks) for ranks in ranked]
+    if (parted := _parted_at(scene, group, seq, ranked)) < seq:
+        evidence.append(Evidence(f"the histories of group {group} part at #{parted} already", "flight recorder"))
+    # An operation's name differs where the program's path does; a field, where its data does.
+    path = "operation" in fields
+    text = (
+        "the ranks took different paths in the program and met in different operations"
+        if path
+        else f"the ranks call the same operation with another {' and '.join(fields) or 'signature'}"
+    )
+    if tie:
+        text += "; which of them is right cannot be told by a vote"
+    return Cause("path" if path else "arguments", text, 0.95, Basis.OBSERVATION, tuple(evidence))
+
+
+def _entered(scene: Scene, group: str, seq: int, ranks: list[int]) -> Evidence:
+    op = scene.ledger.at(group, seq, ranks[0])
+    what = words.op_text(op, with_size=True) if op is not None else f"#{seq}"
+    called = words.place_text(op.site) if op is not None else ""
+    source = "probe" if op is None or op.source == "probe" else "flight recorder"
+    text = f"{words.ranks_text(ranks)} entered {what}" + (f" at {called}" if called else "")
+    return Evidence(text, source, ranks[0], scene.step((ranks[0],)))
+
+
+def _parted_at(scene: Scene, group: str, seq: int, ranked: list[list[int]]) -> int:
+    """The first place, as far back as all are known, at which these ranks' operations differ."""
+    everyone = [r for ranks in ranked for r in ranks]
+    first = seq
+    for place in range(seq - 1, max(seq - 2000, 0), -1):
+        signatures = scene.ledger.signatures(group, place, everyone)
+        if len(signatures) < len(everyone):
+            break
+        if len(classes(signatures)) > 1:
+            first = place
+    return first

@@ -1,0 +1,66 @@
+"""Where a culprit is, in the user's own code."""
+
+from collections.abc import Iterable
+
+from diagd.daemon.detectors.finding import Location
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.state.model import Detail, Frame, Stack
+
+MOST = 5  # locations a rank (report.schema.json)
+
+
+def at_wait(detail: Detail, wait: Wait | None) -> tuple[Location, ...]:
+    """A rank inside an operation: the call's site first, then outward by its stack."""
+    site = [wait.op.site] if wait is not None and wait.op.site is not None else []
+    return _locations(detail.rank, [*site, *_user_frames(detail.stack)])
+
+
+def outside(detail: Detail) -> tuple[Location, ...]:
+    """A rank outside communication: its innermost user frame; a data worker's first, where it waits for its worker."""
+    frames = list(_user_frames(detail.stack))
+    if in_data_loader(detail):
+        frames = [*(f for s in busy_workers(detail) for f in _user_frames(s)), *frames]
+    if not frames and detail.history and (site := detail.history[-1].site) is not None:
+        frames = [site]
+    return _locations(detail.rank, frames)
+
+
+def at_end(detail: Detail) -> tuple[Location, ...]:
+    """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at."""
+    ending = detail.ending
+    frames = [f for f in ending.frames if f.user] if ending is not None else []
+    if frames:
+        return _locations(detail.rank, frames)
+    last = next((op.site for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
+    seen = list(_user_frames(detail.stack))
+    return _locations(detail.rank, [*seen, *([last] if last is not None else [])])
+
+
+def in_data_loader(detail: Detail) -> bool:
+    """Whether the main thread is under the data loader's iteration."""
+    main = detail.stack.main if detail.stack is not None else None
+    return main is not None and any("/torch/utils/data/" in f.file for f in main.frames)
+
+
+def busy_workers(detail: Detail) -> list[Stack]:
+    """Stacks of the rank's workers that are inside the user's code, not waiting for an index."""
+    return [s for s in detail.stacks if s.role != "rank" and any(_user_frames(s))]
+
+
+def first(locations: Iterable[Location], rank: int | None = None) -> Frame | None:
+    """The first frame, of one rank or of any."""
+    return next((place.frame for place in locations if rank is None or place.rank == rank), None)
+
+
+def _user_frames(stack: Stack | None) -> tuple[Frame, ...]:
+    main = stack.main if stack is not None else None
+    return main.user_frames if main is not None else ()
+
+
+def _locations(rank: int, frames: Iterable[Frame]) -> tuple[Location, ...]:
+    found: list[Location] = []
+    for frame in frames:
+        place = Location(rank, frame)
+        if all((frame.file, frame.line) != (p.frame.file, p.frame.line) for p in found):
+            found.append(place)
+    return tuple(found[:MOST])

@@ -1,0 +1,49 @@
+"""What all hang and exit rules look at: the state, the ledger and the wait-for graph, built once a look."""
+
+from dataclasses import dataclass
+
+from diagd.daemon.detectors.graph import Graph, graph_of
+from diagd.daemon.detectors.ledger import Ledger, ledger_of
+from diagd.daemon.detectors.life import usual_wait_s
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.state.job import JobState
+
+PROVEN_S = 1.5  # two ranks have stood at a proven contradiction for so long: no race of two counters explains it
+LATE_S = 4.0  # shorter waits are not spoken of
+LATE_STEPS = 3.0  # nor those shorter than so many usual steps of this job
+FIRST_STEP_LATE_S = 30.0  # compilation, autotuning and loading come before the second step
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One look at a job."""
+
+    state: JobState
+    ledger: Ledger
+    graph: Graph
+    late_s: float
+
+    def age_s(self, wait: Wait) -> float:
+        """How long the wait lasts."""
+        return max(self.state.now_s - wait.since_s, 0.0)
+
+    def longest_s(self, ranks: tuple[int, ...]) -> float:
+        """The longest wait of these ranks; 0 where none waits."""
+        return max((self.age_s(w) for r in ranks for w in self.graph.waits.get(r, ())[:1]), default=0.0)
+
+    def failed(self, ranks: tuple[int, ...]) -> bool:
+        """Whether some of these ranks' waits ended in an exception or death: the fault has had its effect."""
+        return any(w.failed for r in ranks for w in self.graph.waits.get(r, ()))
+
+    def step(self, ranks: tuple[int, ...]) -> int | None:
+        """The step at which the fault was met: the least of the ranks' steps; None where none is known."""
+        c = self.state.columns
+        steps = [int(c.step[r]) for r in ranks if r < len(c.known) and c.known[r] and c.step[r] >= 0]
+        return min(steps) if steps else None
+
+
+def scene_of(state: JobState) -> Scene:
+    """Put together what the rules look at."""
+    ledger = ledger_of(state)
+    late_s = max(LATE_S, LATE_STEPS * usual_wait_s(state))
+    return Scene(state, ledger, graph_of(state, ledger), late_s)

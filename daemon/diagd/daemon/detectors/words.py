@@ -1,0 +1,78 @@
+"""How findings speak of ranks, operations, times and places."""
+
+from collections.abc import Iterable
+
+from diagd.daemon.state.model import Frame, Operation
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Name ranks briefly: "rank 3", "ranks 0-2,5"; "no rank" for none."""
+    ordered = sorted(set(ranks))
+    if not ordered:
+        return "no rank"
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {ranges_text(ordered)}"
+
+
+def ranges_text(ordered: list[int]) -> str:
+    """Fold sorted numbers into ranges: [0, 1, 2, 5] is "0-2,5"."""
+    parts: list[list[int]] = []
+    for rank in ordered:
+        if parts and parts[-1][-1] == rank - 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def verb(ranks: Iterable[int], one: str, many: str) -> str:
+    """The form of a verb that fits the number of ranks."""
+    return one if len(set(ranks)) == 1 else many
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration as a person says it: "4 s", "2 min 5 s", "3 h 10 min"."""
+    whole = int(max(seconds, 0))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def op_text(op: Operation, with_size: bool = False) -> str:
+    """Name an operation: "ALLREDUCE #120 of group 0", "RECV from rank 1", "store key 'plan/3'"."""
+    if op.name.startswith("STORE_"):
+        return f"store key {op.detail!r}"
+    if op.name in ("SEND", "RECV"):
+        partner = "any rank" if op.peer < 0 else f"rank {op.peer}"
+        return f"{op.name} {'to' if op.name == 'SEND' else 'from'} {partner}"
+    if op.name == "INIT":
+        return "init_process_group"
+    if op.name == "NEW_GROUP":
+        return "new_group"
+    size = f" {size_text(op)}" if with_size and size_text(op) else ""
+    number = f" #{op.seq}" if op.seq > 0 else ""
+    return f"{op.name}{size}{number}" + (f" of group {op.group}" if op.group else "")
+
+
+def size_text(op: Operation) -> str:
+    """Type and shape: "float32[64,128]"; "float32, 3 tensors, 900 elements" for several; empty where not known."""
+    if op.tensors > 1 and op.numel >= 0:
+        return f"{op.dtype}, {op.tensors} tensors, {op.numel} elements"
+    if op.shapes:
+        return f"{op.dtype}[{','.join(map(str, op.shapes[0]))}]"
+    return op.dtype
+
+
+def place_text(frame: Frame | None) -> str:
+    """A frame as "function (file.py:12)"; empty for none."""
+    if frame is None:
+        return ""
+    return f"{frame.function} ({frame.file.rpartition('/')[2]}:{frame.line})"
+
+
+def shortened(text: str, limit: int = 300) -> str:
+    """The text cut to `limit` characters at a word, with an ellipsis."""
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1].rsplit(" ", 1)[0] + "…"

@@ -1,0 +1,87 @@
+"""An incident, and its form in report.json."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from diagd.daemon.detectors.finding import Cause, Location, Severity
+
+
+@dataclass(slots=True)
+class Incident:
+    """One fault of the job, from its first report to its resolution."""
+
+    id: str
+    kind: str
+    severity: Severity
+    opened_s: float
+    ranks: tuple[int, ...]
+    summary: str
+    causes: tuple[Cause, ...]
+    fixes: tuple[dict[str, str], ...]  # one for each cause, from the catalog
+    attempt: int = 0
+    step: int | None = None
+    waiting_ranks: tuple[int, ...] = ()
+    group: str | None = None
+    op_name: str = ""
+    op_seq: int = 0
+    names: tuple[str, ...] = ()
+    locations: tuple[Location, ...] = ()
+    peak_severity: Severity = Severity.INFO
+    resolved_s: float | None = None
+    fingerprint: str = ""
+    key: str = ""
+    strikes: int = 0
+    dump: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fault still stands."""
+        return self.resolved_s is None
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Most severe first, then oldest first."""
+        return self.severity.order, self.opened_s
+
+    def as_json(self) -> dict[str, Any]:
+        """As report.schema.json has it."""
+        op = {"name": self.op_name, **({"seq": self.op_seq} if self.op_seq > 0 else {})} if self.op_name else None
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "severity": self.severity.value,
+            "state": "open" if self.is_open else "resolved",
+            "opened_at": self.opened_s,
+            "step": self.step,
+            "ranks": sorted(self.ranks),
+            "waiting_ranks": sorted(self.waiting_ranks),
+            "group": self.group,
+            "op": op,
+            "names": list(self.names[:20]),
+            "summary": self.summary[:300],
+            "locations": [_location(place) for place in self.locations],
+            "causes": [_cause(c, fix) for c, fix in zip(self.causes, self.fixes, strict=True)],
+            "peak_severity": self.peak_severity.value,
+            "resolved_at": self.resolved_s,
+            "attempt": self.attempt,
+            "fingerprint": self.fingerprint,
+            "strikes": self.strikes,
+            "dump": self.dump,
+        }
+
+
+def _location(place: Location) -> dict[str, Any]:
+    frame = place.frame
+    return {"rank": place.rank, "function": frame.function, "file": frame.file, "line": frame.line}
+
+
+def _cause(cause: Cause, fix: dict[str, str]) -> dict[str, Any]:
+    return {
+        "cause": cause.text,
+        "confidence": round(min(cause.confidence, cause.basis.ceiling), 2),
+        "basis": cause.basis.value,
+        "evidence": [
+            {"what": e.what, "rank": e.rank, "step": e.step, "source": e.source} for e in cause.evidence
+        ],
+        "fix": fix,
+    }

@@ -1,0 +1,217 @@
+"""One job's state: facts and details in, arrays over ranks out. No clock, no I/O; time is an argument."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.state.model import Detail, Facts, Status
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEVER = -1.0  # a time that has not come
+# Below these a process that only waits still moves: timers, the allocator, a monitor thread.
+CPU_NOISE_RATIO = 0.02  # of one core
+IO_NOISE_BYTES_PER_S = 64 * 1024
+RSS_NOISE_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Columns:
+    """The arrays, one row a rank; a row means something only where `known`."""
+
+    known: NDArray[np.bool_]
+    is_rank: NDArray[np.bool_]
+    status: Ints
+    pid: Ints
+    step: Ints
+    operations: Ints
+    io_bytes: Ints
+    rss_bytes: Ints
+    attempt: Ints
+    seen_s: Floats
+    step_s: Floats
+    phase_s: Floats
+    heartbeat_s: Floats
+    wait_s: Floats
+    main_cpu_s: Floats
+    other_cpu_s: Floats
+    children_cpu_s: Floats
+    overhead_s: Floats
+    step_interval_s: Floats  # smoothed; NEVER before two steps were seen
+    # Signs of life, as times. CPU alone says little of a rank whose interpreter does not move.
+    main_cpu_moved_s: Floats
+    other_cpu_moved_s: Floats
+    children_moved_s: Floats
+    io_moved_s: Floats
+    memory_moved_s: Floats
+    program_moved_s: Floats  # a step, an operation or a phase
+    frames_moved_s: Floats  # another stack than at the last look
+
+
+_BOOLS = ("known", "is_rank")
+_INTS = ("status", "pid", "step", "operations", "io_bytes", "rss_bytes", "attempt")
+
+
+def _empty(size: int) -> Columns:
+    made = {}
+    for name in Columns.__slots__:
+        if name in _BOOLS:
+            made[name] = np.zeros(size, dtype=np.bool_)
+        elif name in _INTS:
+            made[name] = np.full(size, -1 if name == "step" else 0, dtype=np.int64)
+        else:
+            made[name] = np.full(size, NEVER, dtype=np.float64)
+    return Columns(**made)
+
+
+@dataclass(slots=True)
+class JobState:
+    """What is known of one job at `now_s`."""
+
+    job_id: str = ""
+    command: tuple[str, ...] = ()
+    started_s: float = 0.0
+    hang_after_s: float = 60.0
+    now_s: float = 0.0
+    world_size: int = 0
+    attempt: int = 0
+    ended_s: float | None = None
+    exit_code: int | None = None
+    stopping_s: float | None = None  # since when diagd or a person is ending the job: deaths after that are wanted
+    columns: Columns = field(default_factory=lambda: _empty(0))
+    phases: list[str] = field(default_factory=list)
+    main_states: list[str] = field(default_factory=list)
+    details: dict[int, Detail] = field(default_factory=dict)
+    candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
+
+    def ranks(self) -> list[int]:
+        """The ranks that have reported."""
+        return [int(r) for r in np.flatnonzero(self.columns.known)]
+
+    def detail(self, rank: int) -> Detail:
+        """What is known beyond the arrays; an empty one where nothing is."""
+        return self.details.get(rank) or Detail(rank)
+
+    def status(self, rank: int) -> Status:
+        """The rank's status; LOST where it has never reported."""
+        known = rank < len(self.columns.known) and self.columns.known[rank]
+        return Status(int(self.columns.status[rank])) if known else Status.LOST
+
+    def tick(self, now_s: float) -> None:
+        """Let time pass."""
+        self.now_s = max(self.now_s, now_s)
+
+    def apply(self, facts: Sequence[Facts], details: Iterable[Detail], now_s: float) -> None:
+        """Take one agent's report of some ranks, made at `now_s`."""
+        self.tick(now_s)
+        for fact in facts:
+            self._apply_facts(fact, now_s)
+        for detail in details:
+            self._apply_detail(detail)
+
+    def end(self, exit_code: int | None, now_s: float) -> None:
+        """The launcher has ended."""
+        self.tick(now_s)
+        self.ended_s, self.exit_code = now_s, exit_code
+
+    def _apply_detail(self, detail: Detail) -> None:
+        if not detail.is_rank:
+            self.candidates[detail.rank] = detail
+            return
+        self.candidates.pop(detail.rank, None)
+        old = self.details.get(detail.rank)
+        if old is not None and (old.attempt, old.pid) != (detail.attempt, detail.pid) and detail.attempt < old.attempt:
+            return  # late news of a process that was replaced
+        self._grow(detail.rank)
+        if old is not None and old.pid == detail.pid:
+            detail = _merged(old, detail)
+        self.details[detail.rank] = detail
+        self.attempt = max(self.attempt, detail.attempt)
+        sizes = [len(g.ranks) for g in detail.groups]
+        self.world_size = max(self.world_size, detail.rank + 1, *sizes)
+        self._note_looks(detail)
+
+    def _note_looks(self, detail: Detail) -> None:
+        """The last time at which two looks in a row differed."""
+        moved = self.columns.frames_moved_s
+        for (_, before), (when, after) in zip(detail.looks, detail.looks[1:], strict=False):
+            if before != after:
+                moved[detail.rank] = max(moved[detail.rank], when)
+
+    def _apply_facts(self, fact: Facts, now_s: float) -> None:
+        self._grow(fact.rank)
+        c, r = self.columns, fact.rank
+        fresh = not c.known[r] or c.pid[r] != fact.pid
+        if fresh:
+            self._reset(r, now_s)
+        window_s = max(now_s - c.seen_s[r], 1e-3)
+        self._note_signs(fact, now_s, window_s, fresh)
+        self._note_interval(fact)
+        c.known[r], c.is_rank[r], c.pid[r], c.seen_s[r] = True, True, fact.pid, now_s
+        c.status[r] = fact.status
+        for name in ("step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s"):
+            getattr(c, name)[r] = getattr(fact, name)
+        for name in ("main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s"):
+            getattr(c, name)[r] = getattr(fact, name)
+        self.phases[r], self.main_states[r] = fact.phase, fact.main_state
+        self.world_size = max(self.world_size, r + 1)
+
+    def _note_signs(self, fact: Facts, now_s: float, window_s: float, fresh: bool) -> None:
+        c, r = self.columns, fact.rank
+        cpu = CPU_NOISE_RATIO * window_s
+        moved = {
+            "main_cpu_moved_s": fact.main_cpu_s - c.main_cpu_s[r] > cpu,
+            "other_cpu_moved_s": fact.other_cpu_s - c.other_cpu_s[r] > cpu,
+            "children_moved_s": fact.children_cpu_s - c.children_cpu_s[r] > cpu,
+            "io_moved_s": fact.io_bytes - c.io_bytes[r] > IO_NOISE_BYTES_PER_S * window_s,
+            "memory_moved_s": abs(fact.rss_bytes - c.rss_bytes[r]) > RSS_NOISE_BYTES,
+            "program_moved_s": (fact.step, fact.operations, fact.phase_s) != (c.step[r], c.operations[r], c.phase_s[r]),
+        }
+        for name, yes in moved.items():
+            if yes or fresh:
+                getattr(c, name)[r] = now_s
+
+    def _note_interval(self, fact: Facts) -> None:
+        """Smooth the time between steps; the first step is left out, since it compiles and allocates."""
+        c, r = self.columns, fact.rank
+        steps, passed_s = fact.step - c.step[r], fact.step_s - c.step_s[r]
+        if c.step[r] < 1 or steps <= 0 or passed_s <= 0:
+            return
+        new, old = passed_s / steps, c.step_interval_s[r]
+        c.step_interval_s[r] = new if old == NEVER else 0.7 * old + 0.3 * new
+
+    def _reset(self, rank: int, now_s: float) -> None:
+        """A new process under this number: nothing of the old one counts."""
+        for name in Columns.__slots__:
+            column = getattr(self.columns, name)
+            column[rank] = now_s if name.endswith("moved_s") else 0
+        self.columns.seen_s[rank] = now_s
+        self.columns.step[rank] = -1
+        self.columns.step_interval_s[rank] = NEVER
+        self.details.pop(rank, None)
+
+    def _grow(self, rank: int) -> None:
+        size = len(self.columns.known)
+        if rank < size:
+            return
+        bigger = _empty(max(rank + 1, size * 2, 8))
+        for name in Columns.__slots__:
+            getattr(bigger, name)[:size] = getattr(self.columns, name)
+        self.columns = bigger
+        self.phases += ["init"] * (len(bigger.known) - len(self.phases))
+        self.main_states += ["S"] * (len(bigger.known) - len(self.main_states))
+
+
+def _merged(old: Detail, new: Detail) -> Detail:
+    """The newer detail, with what only a deeper look had carried over."""
+    kept: dict[str, object] = {}
+    for name in ("history", "recorder", "stacks", "looks", "children", "rss_history", "groups", "notes"):
+        if not getattr(new, name) and getattr(old, name):
+            kept[name] = getattr(old, name)
+    for name in ("ending", "exit", "memory_limit_bytes", "in_shutdown_s"):
+        if getattr(new, name) is None and getattr(old, name) is not None:
+            kept[name] = getattr(old, name)
+    return new.with_(**kept) if kept else new

@@ -1,0 +1,226 @@
+"""What is known of a job, as plain values: the only thing that a detector sees.
+
+All times are Unix seconds (float), already brought to one clock by the agents.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Self
+
+
+class Status(IntEnum):
+    """State of a rank's process, in the report's words (lower case)."""
+
+    RUNNING = 0
+    BLOCKED = 1
+    STOPPED = 2
+    EXITED = 3
+    KILLED = 4
+    LOST = 5
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process is known to have ended."""
+        return self in (Status.EXITED, Status.KILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python frame; `user` where it is neither torch's, the standard library's, an installed package's nor diagd's."""
+
+    function: str
+    file: str
+    line: int
+    user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread's stack, innermost frame first."""
+
+    tid: int
+    name: str
+    frames: tuple[Frame, ...]
+    main: bool = False
+    holds_gil: bool | None = None
+
+    @property
+    def user_frames(self) -> tuple[Frame, ...]:
+        """The frames of the user's own code, innermost first."""
+        return tuple(f for f in self.frames if f.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The stacks of one process: the rank's own, or a child's (a data worker)."""
+
+    pid: int
+    role: str  # rank, worker, child
+    state: str  # R S D T Z, of its main thread
+    threads: tuple[Thread, ...]
+    taken_s: float
+    source: str = "py-spy"  # or faulthandler
+    syscall: str = ""  # of the main thread, e.g. "futex", "read", "openat"; empty where not known
+    wchan: str = ""
+    note: str = ""  # why there are no threads, where that is so
+
+    @property
+    def main(self) -> Thread | None:
+        """The main thread."""
+        return next((t for t in self.threads if t.main), self.threads[0] if self.threads else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A collective, point-to-point operation, store access or group creation.
+
+    `seq` is the operation's place in its group's order as the backend counts it, from 1; 0 where not known (always for
+    gloo's point-to-point). `entered_s` is when the call was entered; `blocking` whether its thread is in it right now.
+    """
+
+    name: str  # ALLREDUCE, SEND, STORE_GET, NEW_GROUP, …
+    group: str = ""
+    seq: int = 0
+    source: str = "probe"  # or "flight recorder"
+    shapes: tuple[tuple[int, ...], ...] = ()  # of the first tensors; all of them only from the flight recorder
+    tensors: int = 0
+    numel: int = -1  # of all tensors together; -1 not known
+    dtype: str = ""
+    reduce_op: str = ""
+    root: int = -1  # global rank
+    peer: int = -1  # global rank; -1 any or none
+    tag: int = 0
+    site: Frame | None = None
+    thread: int = 0
+    is_async: bool = False
+    blocking: bool = False
+    entered_s: float = 0.0
+    returned_s: float | None = None
+    failed: str = ""  # "RuntimeError: …" where it raised
+    detail: str = ""  # a store's key, a new group's ranks
+    retired: bool | None = None  # flight recorder only
+
+    @property
+    def p2p(self) -> bool:
+        """Whether it has one partner instead of a group."""
+        return self.name in ("SEND", "RECV")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group as one rank sees it."""
+
+    name: str
+    ranks: tuple[int, ...]  # global
+    description: str = ""
+    enqueued: int = -1  # operations issued to the backend; -1 not known
+    completed: int = -1
+    created_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the user's code ended, as noted inside the process: an exception or a call of exit."""
+
+    what: str  # exception, exit, shutdown
+    type: str = ""  # the exception's
+    message: str = ""
+    code: int | None = None
+    frames: tuple[Frame, ...] = ()  # innermost first
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How the process ended, as seen from outside."""
+
+    at_s: float
+    code: int | None = None
+    signal: str = ""  # SIGKILL, …
+    oom_killed: bool = False  # the kernel or the cgroup says so
+    seen_by: str = ""  # kernel, launcher; empty: only that it is gone is known
+
+    def __str__(self) -> str:
+        if self.signal:
+            return self.signal
+        return "exit code not seen" if self.code is None else str(self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What is known of one rank beyond the arrays."""
+
+    rank: int
+    local_rank: int = 0
+    host: str = ""
+    node: str = ""
+    pid: int = 0
+    attempt: int = 0
+    backend: str = ""
+    is_rank: bool = True  # False: RANK is set and torch.distributed loaded, but init_process_group was never entered
+    groups: tuple[Group, ...] = ()
+    group_count: int = 0  # groups this rank has taken part in creating, also those it is not a member of
+    operations: tuple[Operation, ...] = ()  # unfinished, oldest first
+    history: tuple[Operation, ...] = ()  # finished and unfinished, oldest first; only on suspicion or after the end
+    recorder: tuple[Operation, ...] = ()  # the flight recorder's entries, oldest first; only on suspicion
+    stacks: tuple[Stack, ...] = ()  # the newest look: the rank's own first, then its children
+    looks: tuple[tuple[float, str], ...] = ()  # (time, digest of the main thread's frames) of each look, oldest first
+    in_shutdown_s: float | None = None  # the interpreter's shutdown began
+    debugger: str = ""  # why a person, not a fault, holds it: "ptrace by 123", "pdb", "prompt"
+    ending: Ending | None = None
+    exit: Exit | None = None
+    children: tuple["Child", ...] = ()
+    notes: tuple[str, ...] = ()  # what is not watched, and why
+    rss_history: tuple[tuple[float, int], ...] = ()  # (time, bytes), sparse
+    memory_limit_bytes: int | None = None
+
+    def group(self, name: str) -> Group | None:
+        """The group of that name, where the rank is in it."""
+        return next((g for g in self.groups if g.name == name), None)
+
+    @property
+    def stack(self) -> Stack | None:
+        """The rank's own stack."""
+        return next((s for s in self.stacks if s.role == "rank"), None)
+
+    def with_(self, **changes: object) -> Self:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child of a rank, directly or further down."""
+
+    pid: int
+    role: str  # worker (of a data loader), child
+    state: str
+    cpu_s: float
+    command: str = ""
+    exit: str = ""  # where it ended: code or signal
+    in_data_loader: bool = False
+
+
+@dataclass(slots=True)
+class Facts:
+    """The numbers every rank has at one moment; one row of the state's arrays, for tests and messages."""
+
+    rank: int
+    pid: int = 0
+    status: Status = Status.RUNNING
+    main_state: str = "S"  # of the main thread, as in /proc
+    step: int = -1
+    step_s: float = 0.0  # when the last step was completed
+    phase: str = "init"
+    phase_s: float = 0.0
+    heartbeat_s: float = 0.0
+    operations: int = 0
+    wait_s: float = 0.0  # since when in a blocking operation; 0 in none
+    main_cpu_s: float = 0.0
+    other_cpu_s: float = 0.0
+    children_cpu_s: float = 0.0
+    io_bytes: int = 0
+    rss_bytes: int = 0
+    finalizing: bool = False
+    overhead_s: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)
