@@ -1,0 +1,83 @@
+"""`diagd incidents`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagd.daemon.errors import DiagdError
+
+
+@click.command("incidents", short_help="List the incidents of a job, running or finished.")
+@click.argument("source", required=False, metavar="[JOB|REPORT]")
+@click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")
+@click.option("--fail", is_flag=True, help="Exit with 1 where a critical incident is open.")
+def command(source: str | None, as_json: bool, fail: bool) -> int:
+    """List the incidents of a job.
+
+    JOB is a job's name, running or among the last that have finished; REPORT a report.json or the folder that holds
+    it. Without either: the job that runs here, else the last one that has finished.
+    """
+    from diagd.daemon.report.text import summary_lines, verdict_lines
+
+    report = _report(source)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        for incident in report["incidents"]:
+            click.echo("\n".join(verdict_lines(incident, colour=_colour())))
+        click.echo(" ".join(summary_lines(report)))
+    bad = any(i["state"] == "open" and i["severity"] == "critical" for i in report["incidents"])
+    return 1 if fail and bad else 0
+
+
+def _colour() -> bool:
+    import os
+    import sys
+
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _report(source: str | None) -> Mapping[str, Any]:
+    from diagd.daemon.cli.jobs import read_report, running_jobs, state_home
+
+    if source is not None and Path(source).exists():
+        if report := read_report(Path(source)):
+            return report
+        raise DiagdError(f"{source}: is no report of diagd's", help="name a report.json, or the folder that holds it")
+    if report := _of_running(source):
+        return report
+    try:
+        finished = sorted(state_home().iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        finished = []
+    for folder in finished:
+        if source in (None, folder.name) and (report := read_report(folder)):
+            return report
+    known = [*(job.job for job in running_jobs()), *(folder.name for folder in finished)]
+    raise DiagdError(
+        f"no job is called {source}" if source else "no job has run under diagd here",
+        help=f"known are: {', '.join(known[:10])}" if known else "name a report.json, or start a job with `diagd run`",
+        exit_code=4,
+    )
+
+
+def _of_running(source: str | None) -> Mapping[str, Any] | None:
+    from diagd.daemon.cli.jobs import fetch, job_name, read_report, running_jobs
+
+    for job in running_jobs():
+        if source not in (None, job.job, job_name(job)):
+            continue
+        if address := job.info.get("http"):
+            try:
+                found = fetch(address, "/api/v1/report")
+            except (OSError, ValueError):
+                found = None
+            if isinstance(found, dict) and "incidents" in found:
+                return found
+        for place in (job.info.get("report"), job.run_dir):
+            if place and (report := read_report(Path(place))):
+                return report
+    return None

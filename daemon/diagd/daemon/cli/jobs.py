@@ -1,0 +1,117 @@
+"""Find the job that a person means, running or finished, and read what is known of it."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diagd.daemon.errors import DiagdError
+
+if TYPE_CHECKING:
+    from diagd.daemon.agent.discovery import Job
+    from diagd.daemon.supervisor import Plan
+
+KEPT_JOBS = 20
+_NO_JOB = "start one with `diagd run -- COMMAND…`; `diagd dump` also finds the ranks of a job that runs without diagd"
+
+
+def state_home() -> Path:
+    """Where the reports of finished jobs are kept."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".local/state") / "diagd"
+
+
+def read_report(place: Path) -> dict[str, Any] | None:
+    """The report at a path: the file, or the folder that holds it; None where there is none or it is damaged."""
+    path = place / "report.json" if place.is_dir() else place
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) and report.get("schema") == "diagd.report/1" else None
+
+
+def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
+    """Save what a finished job leaves in its run directory; lines that say where."""
+    assert plan.place is not None  # noqa: S101 - the caller's condition
+    kept = state_home() / _file_name(plan.job_id)
+    lines = []
+    with suppress(OSError):  # a read-only home costs `diagd incidents` its memory, no more
+        if report is not None:
+            kept.mkdir(parents=True, exist_ok=True)
+            (kept / "report.json").write_text(json.dumps(report), encoding="utf-8")
+        for name in ("dumps", "fr"):
+            source = plan.place.path / name
+            if source.is_dir() and any(source.iterdir()):
+                target = plan.report_dir or kept
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(source, target / name, dirs_exist_ok=True)
+                lines.append(f"{'dumps' if name == 'dumps' else 'torch’s own traces'} are kept in {target / name}")
+        _forget_old()
+    return lines
+
+
+def _file_name(job_id: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in job_id).lstrip(".") or "job"
+
+
+def _forget_old() -> None:
+    folders = sorted(state_home().iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in folders[KEPT_JOBS:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def running_jobs() -> list["Job"]:
+    """The jobs of this user that run now, newest first."""
+    from diagd.daemon.agent.discovery import find_jobs
+
+    return [job for job in find_jobs() if job.alive or _supervised(job.info)]
+
+
+def _supervised(info: Mapping[str, Any]) -> bool:
+    pid = info.get("supervisor_pid")
+    return isinstance(pid, int) and Path(f"/proc/{pid}").is_dir() and info.get("exit_code") is None
+
+
+def job_name(job: "Job") -> str:
+    """What a person calls it."""
+    return str(job.info.get("job_id") or job.job)
+
+
+def find_job(name: str | None) -> "Job":
+    """The running job of that name; without one, the only one.
+
+    Raises:
+        DiagdError: There is none, or several and no name.
+    """
+    jobs = running_jobs()
+    if name is not None:
+        named = [job for job in jobs if name in (job_name(job), job.job)]
+        if not named:
+            raise DiagdError(f"no running job is called {name}", help=_choices(jobs) or _NO_JOB, exit_code=4)
+        return named[0]
+    if not jobs:
+        raise DiagdError("no job runs under diagd on this machine", help=_NO_JOB, exit_code=4)
+    if len(jobs) > 1:
+        raise DiagdError("several jobs run here: say which", help=_choices(jobs), exit_code=2)
+    return jobs[0]
+
+
+def _choices(jobs: list["Job"]) -> str:
+    return "\n".join(f"--job {job_name(job)}    {' '.join(job.info.get('command', []))[:80]}" for job in jobs)
+
+
+def fetch(address: str, path: str, timeout_s: float = 3.0) -> Any:
+    """JSON from a watch's HTTP server.
+
+    Raises:
+        OSError: It does not answer.
+        ValueError: It answers something else.
+    """
+    from urllib.request import urlopen
+
+    with urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
+        return json.load(answer)

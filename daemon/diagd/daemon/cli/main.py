@@ -1,0 +1,125 @@
+"""The group of commands, and the wall between errors and the person."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from diagd.daemon.errors import DiagdError
+
+# The verbs, in the order in which help lists them; each is a file in this folder that holds `command`.
+COMMANDS = (
+    "run",
+    "dump",
+    "status",
+    "incidents",
+    "explain",
+    "doctor",
+    "agent",
+    "aggregator",
+    "completion",
+    "version",
+)
+
+EPILOG = """\b
+Exit codes:
+  0 well      1 a problem was found      2 wrong usage      3 partial
+  4 cannot reach      85 diagd could not start      86 diagd ended the job
+  `diagd run` ends with the job's own code (128+N for signal N) but for 85 and 86.
+"""
+
+
+class Commands(click.Group):
+    """Loads a verb's file when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        found = import_module(f"diagd.daemon.cli.{cmd_name}").command
+        assert isinstance(found, click.Command)  # noqa: S101 - the table and the folder are ours
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb, or an error that names the nearest one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(_unknown(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.6)
+    if near:
+        return f"There is no command {name!r}. Did you mean `diagd {near[0]}`?"
+    return f"There is no command {name!r}. To run it as a job: diagd run -- {name} …"
+
+
+@click.group(
+    cls=Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show a traceback where something goes wrong.")
+def cli(verbose: bool) -> None:
+    """Say why a distributed PyTorch job hangs: which rank, where in the code, and who waits for it.
+
+    \b
+    Put `diagd run --` before the command that starts your training:
+      diagd run -- torchrun --nproc-per-node 8 train.py
+    A job that already hangs, also one that was started without diagd:
+      diagd dump
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code is for sys.exit."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        result = cli.main(arguments, prog_name="diagd", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except DiagdError as exc:
+        _show(exc.message, exc.help, arguments)
+        return exc.exit_code
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as exc:  # noqa: BLE001 - a person gets one line, not a traceback
+        _show(f"{type(exc).__name__}: {exc}", "this is a fault of diagd's own; `diagd -v …` shows where", arguments)
+        return 1
+
+
+def _show(message: str, help: str, arguments: Sequence[str]) -> None:
+    if _verbose(arguments):
+        traceback.print_exc()
+    click.echo(f"diagd: {message}", err=True)
+    for line in help.splitlines():
+        click.echo(f"  {line}", err=True)
+
+
+def _verbose(arguments: Sequence[str]) -> bool:
+    """Whether -v stands before the verb: behind `run` it may be the job's."""
+    for word in arguments:
+        if word in ("-v", "--verbose"):
+            return True
+        if not word.startswith("-"):
+            return False
+    return False

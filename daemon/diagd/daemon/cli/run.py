@@ -1,0 +1,189 @@
+"""`diagd run`: start a job and watch it."""
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from diagd.daemon.errors import DiagdError
+
+if TYPE_CHECKING:
+    from diagd.daemon.supervisor import Outcome, Plan
+
+_NOTHING_TO_RUN = "Which command? For example: diagd run -- torchrun --nproc-per-node 8 train.py"
+
+
+class Seconds(click.ParamType[float]):
+    """A finite number of seconds above 0."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """From text; also `90s`."""
+        try:
+            seconds = float(str(value).removesuffix("s"))
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds) or seconds <= 0:
+            self.fail(f"{value!r} is not a number of seconds above 0, such as 30", param, ctx)
+        return seconds
+
+
+def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    host, colon, port = value.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+        raise click.BadParameter(f"{value!r} is not of the form HOST:PORT, such as monitor-1:9473")
+    return value
+
+
+@click.command(
+    "run",
+    short_help="Run a command and say why it hangs.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write report.json, report.html and dumps to this folder.",
+)
+@click.option(
+    "--hang-after",
+    type=Seconds(),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a rank may show no sign of life before it counts as hung. What can be proved is said at once.",
+)
+@click.option(
+    "--on-hang",
+    type=click.Choice(["dump", "abort", "restart"]),
+    default="dump",
+    show_default=True,
+    help="On a hang, dump and: go on; end the job (exit code 86); or end the culprit, so that its launcher restarts.",
+)
+@click.option(
+    "--aggregator",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Report to this aggregator, for jobs of several nodes; without it one is embedded.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep all that the ranks report, for replay.",
+)
+@click.option("--job-id", metavar="NAME", help="Call the job this. [default: Slurm's, torchrun's, or a new name]")
+@click.option("-q", "--quiet", is_flag=True, help="No summary when all went well.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
+def command(words: tuple[str, ...], quiet: bool, **options: Any) -> int:
+    """Run COMMAND unchanged and say why it hangs, dies or stops making progress.
+
+    Works for torchrun, python -m torch.distributed.run, accelerate launch, deepspeed, a script that spawns its own
+    ranks, and a single process. Output, input, signals and exit code pass through as they are; what diagd finds goes
+    to standard error and to the report.
+
+    \b
+    Examples:
+      diagd run -- torchrun --nproc-per-node 8 train.py --lr 3e-4
+      diagd run --report out --on-hang abort -- accelerate launch train.py
+      DIAGD_DISABLE=1 diagd run -- python train.py      (the probes stay out)
+
+    \b
+    Exit code: the command's own, 128+N where signal N ended it; 86 where diagd ended the job;
+      85 where diagd could not start; 127 no such command; 126 it cannot be executed.
+    """
+    from diagd.daemon.supervisor import CannotStart, supervise
+
+    if not words:
+        raise click.UsageError(_NOTHING_TO_RUN)
+    plan = _plan(words, **options)
+    try:
+        outcome = supervise(plan, _say)
+    except CannotStart as exc:
+        if plan.place:
+            plan.place.remove()
+        raise DiagdError(exc.message, help=exc.help, exit_code=exc.exit_code) from exc
+    _finish(plan, outcome, quiet)
+    return outcome.exit_code
+
+
+def _say(line: str) -> None:
+    click.echo(f"diagd: {line}", err=True)
+
+
+def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **options: Any) -> "Plan":
+    from diagd.daemon.supervisor import Plan, find_place, job_id_of
+
+    environ = dict(os.environ)
+    if job_id is not None:
+        environ["DIAGD_JOB_ID"] = job_id
+    name = job_id_of(words, environ)
+    place, reason = find_place(name, environ)
+    if place is None:
+        _say(f"the job runs on unwatched: there is no place for the ranks' boxes ({reason})")
+    return Plan(
+        command=words,
+        environ=environ,
+        bootstrap=_bootstrap(),
+        job_id=name,
+        place=place,
+        report_dir=_report_dir(report) if report else None,
+        hang_after_s=options["hang_after"],
+        on_hang=options["on_hang"],
+        aggregator=options["aggregator"],
+        record=options["record"].absolute() if options["record"] else None,
+    )
+
+
+def _bootstrap() -> Path:
+    """The folder that goes first on the ranks' PYTHONPATH; found without importing the probes."""
+    from importlib.util import find_spec
+
+    spec = find_spec("diagd.probes")
+    if spec is None or not spec.submodule_search_locations:
+        raise DiagdError("the package diagd.probes is not installed", help="install diagd again", exit_code=85)
+    return Path(next(iter(spec.submodule_search_locations))) / "bootstrap"
+
+
+def _report_dir(path: Path) -> Path:
+    """Make the folder now: after three days of training is too late to learn that it cannot be written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".diagd-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as exc:
+        raise DiagdError(
+            f"--report {path}: cannot be written ({exc.strerror})",
+            help="name a folder that you may write to, such as --report ./diagd-report",
+            exit_code=85,
+        ) from exc
+    return path.absolute()
+
+
+def _finish(plan: "Plan", outcome: "Outcome", quiet: bool) -> None:
+    """The summary, and the run directory's end."""
+    from diagd.daemon.cli.jobs import keep_finished, read_report
+    from diagd.daemon.report.text import shown_path, summary_lines
+
+    if plan.place is None:
+        return
+    report = read_report(plan.report_dir or plan.place.path)
+    if report is not None:
+        lines = summary_lines(report)
+        if plan.report_dir:
+            lines[-1] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
+    else:
+        lines = ["the job ran unwatched: the watch process left no report" if not outcome.finished else "no report"]
+    if not (quiet and report is not None and not report["incidents"]):
+        for line in lines:
+            _say(line)
+    for kept in keep_finished(plan, report):
+        _say(kept)
+    plan.place.remove()

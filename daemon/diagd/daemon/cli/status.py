@@ -1,0 +1,125 @@
+"""`diagd status`."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from diagd.daemon.agent.discovery import Job
+
+_HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS IN", "PID", "HOST")
+
+
+@click.command("status", short_help="Show what each rank of a running job does.")
+@click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(job: str | None, as_json: bool) -> None:
+    """Show what each rank of a running job does: its state, step, phase, and since when there was no progress."""
+    from diagd.daemon.cli.jobs import find_job, job_name
+
+    found = find_job(job)
+    status = _from_watch(found) or _from_boxes(found)
+    if as_json:
+        click.echo(json.dumps(status, indent=2))
+        return
+    head = f"job {job_name(found)}"
+    if isinstance(started := found.info.get("started_s"), int | float):
+        head += f", running for {_span(time.time() - started)}"
+    click.echo(f"{head}: {' '.join(map(str, found.info.get('command', [])))[:100]}")
+    for line in _table([_cells(rank) for rank in status["ranks"]]):
+        click.echo(line)
+    if not status["ranks"]:
+        click.echo("no rank has reported yet")
+    for incident in status.get("incidents", []):
+        if incident.get("state", "open") == "open":
+            click.echo(f"{incident['severity']} {incident['kind']}: {incident['summary']}")
+
+
+def _from_watch(job: "Job") -> dict[str, Any] | None:
+    from diagd.daemon.cli.jobs import fetch
+
+    address = job.info.get("http")
+    if not isinstance(address, str):
+        return None
+    try:
+        status = fetch(address, "/api/v1/status")
+    except (OSError, ValueError):
+        return None
+    return status if isinstance(status, dict) and isinstance(status.get("ranks"), list) else None
+
+
+def _from_boxes(job: "Job") -> dict[str, Any]:
+    """Straight from the ranks' boxes: the watch is not there, or does not answer."""
+    from diagd.daemon.agent.discovery import BoxFolder
+    from diagd.daemon.agent.procfs import Procfs
+
+    folder = BoxFolder(job.run_dir, Procfs())
+    try:
+        ranks = [_box_row(box) for _, box in sorted(folder.by_rank().items()) if box.is_rank]
+    finally:
+        folder.close()
+    return {"job": {"id": job.info.get("job_id") or job.job}, "source": "boxes", "ranks": ranks, "incidents": []}
+
+
+def _box_row(box: Any) -> dict[str, Any]:
+    from diagd.probes.box.layout import Live, Phase
+
+    reader = box.reader
+    moved_ns = max(reader.live(Live.STEP_NS), reader.live(Live.PHASE_NS))
+    step = reader.live(Live.STEP)
+    return {
+        "rank": box.rank,
+        "host": str(box.identity.get("host", "")),
+        "pid": box.pid,
+        "state": "running" if Path(f"/proc/{box.pid}").is_dir() else "exited",
+        "step": step if step >= 0 else None,
+        "phase": Phase(reader.live(Live.PHASE)).name.lower(),
+        "seconds_since_progress": round(time.time() - reader.wall_s(moved_ns), 1) if moved_ns else None,
+    }
+
+
+def _cells(rank: Mapping[str, Any]) -> tuple[str, ...]:
+    idle_s = rank.get("seconds_since_progress")
+    step = rank.get("step")
+    return (
+        str(rank["rank"]),
+        str(rank["state"]),
+        "-" if step is None else str(step),
+        str(rank["phase"]),
+        "-" if idle_s is None else f"{_span(float(idle_s))} ago",
+        _wait(rank),
+        str(rank["pid"]),
+        str(rank.get("host", "")),
+    )
+
+
+def _wait(rank: Mapping[str, Any]) -> str:
+    wait = rank.get("wait")
+    if isinstance(wait, Mapping):
+        text = str(wait.get("op") or wait.get("name") or "")
+        if wait.get("group"):
+            text += f" ({wait['group']})"
+        if isinstance(wait.get("seconds"), int | float):
+            text += f" {_span(float(wait['seconds']))}"
+        return text or "-"
+    return str(wait) if wait else "-"
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    for row in (_HEADINGS, *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,17 @@
+"""`diagd version`."""
+
+import sys
+
+import click
+
+
+@click.command("version", short_help="Say which version this is.")
+def command() -> None:
+    """Say which version of diagd this is, and which Python runs it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        ours = version("diagd")
+    except PackageNotFoundError:  # run from a checkout
+        ours = "not installed"
+    click.echo(f"diagd {ours} (Python {sys.version.split()[0]})")

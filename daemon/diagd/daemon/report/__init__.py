@@ -1,0 +1,1 @@
+"""Incidents for people: as text, and as a page."""

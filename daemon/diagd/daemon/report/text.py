@@ -1,0 +1,150 @@
+"""Verdicts and summaries in a few lines of plain text."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from diagd.daemon.incidents.incident import Incident
+
+_INDENT = " " * 7  # as wide as "diagd: "
+_MAX_LINE = 300
+_FRAMES = 3
+_EVIDENCE = 2
+_COLOURS = {"critical": "\033[1;31m", "warning": "\033[1;33m", "info": "\033[1m"}
+_PLAIN = "\033[0m"
+
+Json = Mapping[str, Any]
+
+
+def verdict_lines(incident: Incident | Json, *, colour: bool = False) -> list[str]:
+    """What, where, who waits, how it is known, what to do: at most six lines, to be printed as they are.
+
+    Args:
+        incident: An incident, or its form in report.json.
+        colour: For a terminal.
+    """
+    found = incident.as_json() if isinstance(incident, Incident) else incident
+    lines = [f"diagd: {_headline(found, colour)}"]
+    for label, text in _details(found):
+        lines.append(_cut(f"{_INDENT}{label:<9} {text}"))
+    return lines
+
+
+def _headline(incident: Json, colour: bool) -> str:
+    label = f"{incident['severity']} {incident['kind']}"
+    if incident["state"] == "resolved":
+        label = f"resolved {incident['kind']}"
+    if colour:
+        label = f"{_COLOURS[incident['severity']]}{label}{_PLAIN}"
+    return f"{label}: {_one_line(incident['summary'])}"
+
+
+def _details(incident: Json) -> Iterable[tuple[str, str]]:
+    if places := _places(incident["locations"]):
+        yield "where", places
+    if incident["waiting_ranks"]:
+        yield "waiting", _waiting(incident)
+    cause = incident["causes"][0] if incident["causes"] else None
+    if cause is not None:
+        yield "because", _cut(f"{_one_line(cause['cause'])} [{_evidence(cause['evidence'])}]", 240)
+        yield "do", _one_line(cause["fix"]["action"])
+    more = f"diagd explain {incident['kind']}"
+    if incident.get("dump"):
+        more += f"    dump: {incident['dump']}"
+    yield "more", more
+
+
+def _waiting(incident: Json) -> str:
+    text = rank_ranges(incident["waiting_ranks"], named=True)
+    op = incident["op"]
+    if op:
+        seq = f" #{op['seq']}" if op.get("seq") else ""
+        text += f" in {op['name']}{seq}"
+        if incident["group"]:
+            text += f" of group {incident['group']}"
+    return text
+
+
+def _places(locations: Sequence[Json]) -> str:
+    """Equal places of several ranks once: `ranks 1,3 in load, data.py:41 ← main, train.py:80`."""
+    by_rank: dict[int, list[str]] = {}
+    for place in locations:
+        by_rank.setdefault(place["rank"], []).append(
+            f"{place['function']}, {PurePath(place['file']).name}:{place['line']}"
+        )
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for rank, frames in by_rank.items():
+        groups.setdefault(tuple(frames[:_FRAMES]), []).append(rank)
+    return "; ".join(f"{rank_ranges(ranks, named=True)} in {' ← '.join(frames)}" for frames, ranks in groups.items())
+
+
+def _evidence(evidence: Sequence[Json]) -> str:
+    return "; ".join(f"{_one_line(e['what'])} ({e['source']})" for e in evidence[:_EVIDENCE])
+
+
+def summary_lines(report: Json) -> list[str]:
+    """How the job went, in one or two lines, also when all went well.
+
+    Args:
+        report: As in report.json.
+    """
+    incidents = report["incidents"]
+    lines = [f"{_ranks_and_steps(report['ranks'])}; {_incidents(incidents)}."]
+    notes = report.get("notes") or []
+    if notes:
+        lines.append(_cut("Not watched: " + "; ".join(_one_line(note).rstrip(".") for note in notes) + "."))
+    return lines
+
+
+def _ranks_and_steps(ranks: Sequence[Json]) -> str:
+    if not ranks:
+        return "No rank was seen (no torch.distributed, no optimizer step)"
+    count = f"{len(ranks)} rank{'s' * (len(ranks) != 1)}"
+    steps = sorted({rank["step"] or 0 for rank in ranks})
+    if steps == [0]:
+        return f"{count}, no training step seen"
+    span = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]}-{steps[-1]}"
+    return f"{count}, {span} step{'s' * (steps[-1] != 1)}"
+
+
+def _incidents(incidents: Sequence[Json]) -> str:
+    if not incidents:
+        return "no incident"
+    worst = incidents[0]
+    counts = Counter(incident["severity"] for incident in incidents)
+    what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
+    culprits = f" ({rank_ranges(worst['ranks'], named=True)})" if worst["ranks"] else ""
+    return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}"
+
+
+def rank_ranges(ranks: Iterable[int], *, named: bool = False) -> str:
+    """`0-2,4-7`; with `named`, `ranks 0-2,4-7` or `rank 3`."""
+    ordered = sorted(set(ranks))
+    runs: list[list[int]] = []
+    for rank in ordered:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    text = ",".join(
+        str(first) if first == last else f"{first}{',' if last == first + 1 else '-'}{last}" for first, last in runs
+    )
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {text}" if named else text
+
+
+def shown_path(path: Path) -> str:
+    """Relative where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return str(path)
+
+
+def _one_line(text: str) -> str:
+    """Without line breaks and control characters: the text may come from the job."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _cut(text: str, limit: int = _MAX_LINE) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
