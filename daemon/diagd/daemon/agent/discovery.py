@@ -66,19 +66,24 @@ class BoxFolder:
         self.exit_files: list[str] = []
         self._proc = proc
         self._boxes: dict[str, Box] = {}
+        # Where a rank goes when the run directory is full or read-only.
+        self._folders = list(dict.fromkeys((run_dir, *(root / run_dir.name for root in roots()[1:]))))
         self._unreadable: dict[str, int] = {}  # file -> looks so far
         self._below: set[str] = set()  # boxes of processes that a rank started with its own rank in the environment
 
     def scan(self) -> list[Box]:
         """All boxes that are there now, also those whose process has ended."""
-        names = self._names()
-        self.exit_files = [name for name in names if name.endswith(".exits")]
-        self._read_off_notes(names)
-        present = {name for name in names if _BOX_NAME.fullmatch(name)}
-        for name in self._boxes.keys() - present:
+        present: dict[str, Path] = {}
+        for folder in self._folders:
+            names = listed(str(folder))
+            present |= {name: folder / name for name in names if _BOX_NAME.fullmatch(name)}
+            self._read_off_notes(folder, names)
+            if folder == self.run_dir:
+                self.exit_files = [name for name in names if name.endswith(".exits")]
+        for name in self._boxes.keys() - present.keys():
             self._boxes.pop(name).reader.close()
-        for name in sorted(present - self._boxes.keys()):
-            self._open(name)
+        for name in sorted(present.keys() - self._boxes.keys()):
+            self._open(present[name])
         for box in self._boxes.values():
             box.refresh()
         return list(self._boxes.values())
@@ -102,9 +107,9 @@ class BoxFolder:
 
     def remove(self, box: Box) -> None:
         """Delete a dead box and what belongs to it, after it was reported."""
-        for path in (box.path, self.run_dir / f"{box.pid}.fr.sock", self.run_dir / f"{box.pid}.stacks"):
+        for name in (box.path.name, f"{box.pid}.fr.sock", f"{box.pid}.stacks"):
             with contextlib.suppress(OSError):
-                path.unlink()
+                (box.path.parent / name).unlink()
 
     def close(self) -> None:
         """Unmap all boxes."""
@@ -130,14 +135,12 @@ class BoxFolder:
                 return True
         return False
 
-    def _names(self) -> list[str]:
-        return listed(str(self.run_dir))
-
-    def _open(self, name: str) -> None:
+    def _open(self, path: Path) -> None:
+        name = path.name
         if name in self.notes:
             return
         try:
-            box = Box(self.run_dir / name, BoxReader(self.run_dir / name))
+            box = Box(path, BoxReader(path))
         except (OSError, BadBox, ValueError) as exc:
             self._unreadable[name] = self._unreadable.get(name, 0) + 1
             if self._unreadable[name] >= _UNFINISHED_LOOKS or "version" in str(exc):
@@ -150,11 +153,11 @@ class BoxFolder:
         self._unreadable.pop(name, None)
         self._boxes[name] = box
 
-    def _read_off_notes(self, names: list[str]) -> None:
+    def _read_off_notes(self, folder: Path, names: list[str]) -> None:
         for name in names:
             if name.endswith(".off") and name not in self.notes:
                 with contextlib.suppress(OSError):
-                    reason = (self.run_dir / name).read_text(encoding="utf-8", errors="replace").strip()
+                    reason = (folder / name).read_text(encoding="utf-8", errors="replace").strip()
                     if reason:
                         self.notes[name] = f"process {name.removesuffix('.off')} is not watched: {reason}"
 

@@ -63,7 +63,7 @@ class Observer:
         return [self._with_node(watch.detail()) for watch in self._chosen(ranks)]
 
     def deep(
-        self, ranks: Iterable[int] | None = None, *, stacks: bool = True, recorder: bool = True, history: bool = True,
+        self, ranks: Iterable[int] | None = None, stacks: bool = True, recorder: bool = True, history: bool = True,
         limit_s: float = DEEP_LIMIT_S,
     ) -> list[Detail]:  # fmt: skip
         """Look closely at these ranks, all at once; one that does not answer in time holds up no other."""
@@ -151,7 +151,7 @@ class Observer:
 
     def _stacks(self, watch: RankWatch, now_s: float) -> list[Stack]:
         box = watch.box
-        path = Path(str(box.identity.get("stacks_file") or self.run_dir / f"{box.pid}.stacks"))
+        path = Path(str(box.identity.get("stacks_file") or box.path.with_name(f"{box.pid}.stacks")))
         number = box.reader.live(Live.STACK_SIGNAL)
         stale = now_s - boxes.time_s(box.reader, Live.HEARTBEAT_NS) > _HEARTBEAT_STALE_S
         found = [stacks.take(stacks.Target(watch.pid, "rank", number, path), self._proc, rich=stale)]
@@ -168,7 +168,7 @@ class Observer:
         if state in "Tt":
             watch.notes["recorder"] = "no flight recorder: the process is stopped"
             return
-        path = Path(str(watch.box.identity.get("fr_socket") or self.run_dir / f"{watch.pid}.fr.sock"))
+        path = Path(str(watch.box.identity.get("fr_socket") or watch.box.path.with_name(f"{watch.pid}.fr.sock")))
         members = {group.name: group.ranks for group in boxes.groups(watch.box.reader)}
         with contextlib.suppress(KeyError):
             del watch.notes["recorder"]

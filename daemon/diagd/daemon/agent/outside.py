@@ -27,6 +27,7 @@ class OutsideRank:
     attempt: int = 0
     command: str = ""
     run_dir: Path | None = None  # where it does run under diagd
+    worker_server: Path | None = None  # torch's own, where the job started one
 
 
 def find_ranks(proc: Procfs | None = None, pids: list[int] | None = None) -> list[OutsideRank]:
@@ -85,6 +86,7 @@ def _described(proc: Procfs, pid: int, env: dict[str, str], place: int) -> Outsi
         attempt=_number(env.get("TORCHELASTIC_RESTART_COUNT"), 0),
         command=" ".join(proc.command(pid)),
         run_dir=Path(env["DIAGD_DIR"]) if env.get("DIAGD_DIR") else None,
+        worker_server=Path(env["TORCH_WORKER_SERVER_SOCKET"]) if env.get("TORCH_WORKER_SERVER_SOCKET") else None,
     )
 
 

@@ -119,10 +119,26 @@ class Procfs:
         return self._link(f"{pid}/fd/{fd}")
 
     def waits_on(self, pid: int, call: Call) -> str:
-        """What a call's descriptor is open on; empty where the call has none."""
-        if call.name not in syscalls.ON_DESCRIPTOR or not call.arguments:
+        """The file, pipe or socket that a call is about; empty where it is about none, or that cannot be told."""
+        if not call.arguments:
             return ""
-        return self.descriptor(pid, call.arguments[0] & 0xFFFFFFFF)
+        if call.name in syscalls.ON_DESCRIPTOR:
+            return self.descriptor(pid, call.arguments[0] & 0xFFFFFFFF)
+        place = syscalls.PATH_ARGUMENT.get(call.name)
+        return "" if place is None else self._memory_string(pid, call.arguments[place])
+
+    def _memory_string(self, pid: int, address: int) -> str:
+        """A C string in the process's memory; a page's end may cut it."""
+        try:
+            fd = os.open(f"{self._prefix}{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            return os.pread(fd, 4096 - address % 4096, address).split(b"\0")[0].decode("utf-8", "replace")
+        except (OSError, OverflowError):
+            return ""
+        finally:
+            os.close(fd)
 
     def has_open(self, pid: int, path: Path) -> bool:
         """Whether the process has that file open."""

@@ -160,7 +160,7 @@ class RankWatch:
             other_cpu_s=usage.other_cpu_s,
             children_cpu_s=usage.children_cpu_s,
             io_bytes=usage.io_bytes,
-            rss_bytes=stat.rss_bytes if stat else self.facts.rss_bytes,
+            rss_bytes=(stat.rss_bytes if stat else 0) or self.facts.rss_bytes,  # a zombie has none any more
             finalizing=box.live(Live.FINALIZING_NS) > 0,
             overhead_s=box.live(Live.OVERHEAD_NS) / 1e9,
         )

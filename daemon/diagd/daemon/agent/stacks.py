@@ -45,6 +45,8 @@ def take(target: Target, proc: Procfs, *, rich: bool = False, native: bool = Fal
         except pyspy.NoStack as exc:
             notes.append("" if found else str(exc))
     call = proc.call(target.pid)
+    if about := proc.waits_on(target.pid, call):
+        notes.append(f"in {call.name} on {about}")
     return Stack(
         target.pid, _role(target.role, stat.name, found), stat.state, found, time.time(), source,
         call.name, proc.wchan(target.pid), "; ".join(filter(None, notes)),

@@ -34,6 +34,12 @@ ON_DESCRIPTOR = frozenset({
     "epoll_pwait", "fstat", "fallocate",
 })  # fmt: skip
 
+# Those with a path, and which argument it is.
+PATH_ARGUMENT = {
+    "open": 0, "stat": 0, "rename": 0, "mkdir": 0, "unlink": 0, "openat": 1, "openat2": 1, "newfstatat": 1, "statx": 1,
+    "mkdirat": 1, "unlinkat": 1, "renameat": 1,
+}  # fmt: skip
+
 
 def name(number: int, machine: str = "") -> str:
     """The call's name; its number as text where the table has none, empty for no call at all."""

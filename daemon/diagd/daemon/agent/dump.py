@@ -1,0 +1,159 @@
+"""Write all that can be known of a job's ranks into a folder, within seconds, whatever state they are in."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from diagd.daemon.agent import grouping
+from diagd.daemon.agent.discovery import Box, BoxFolder
+from diagd.daemon.agent.dump_parts import PARTS, Context, NotThere, Target
+from diagd.daemon.agent.outside import OutsideRank
+from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.recorder import NoRecorder
+from diagd.daemon.state.model import Stack
+
+LIMIT_S = 2.5
+_WORKERS = 8
+
+
+@dataclass(slots=True)
+class RankDump:
+    """What was had of one rank."""
+
+    rank: int
+    pid: int
+    label: str
+    state: str = ""
+    place: str = ""  # where its main thread is
+    parts: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)  # part -> why
+
+
+@dataclass(frozen=True, slots=True)
+class DumpSummary:
+    """What a dump holds."""
+
+    folder: Path
+    ranks: tuple[RankDump, ...]
+    groups: str  # "ranks 0-2,4-7: …; rank 3: …"
+    took_s: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not any(rank.missing for rank in self.ranks)
+
+    @property
+    def text(self) -> str:
+        """The summary for a person."""
+        lines = [f"dump of {len(self.ranks)} processes in {self.took_s:.1f} s: {self.folder}", "", "Where they are:"]
+        lines += [f"  {group}" for group in self.groups.split("; ") if group]
+        lines += ["", "What was written:"]
+        for rank in self.ranks:
+            lines.append(f"  {rank.label} (pid {rank.pid}, state {rank.state or 'gone'}): {', '.join(rank.parts)}")
+            lines += [f"    no {part}: {why}" for part, why in rank.missing.items()]
+        if any((self.folder / "flight_recorder").glob("rank_*")):
+            lines += ["", f"For torch's own analysis: torchfrtrace --prefix rank_ {self.folder / 'flight_recorder'}"]
+        return "\n".join(lines) + "\n"
+
+
+def targets_of_run(run_dir: Path, ranks: Iterable[int] | None = None, proc: Procfs | None = None) -> list[Target]:
+    """The ranks with a box in a run directory; default: all."""
+    wanted = None if ranks is None else set(ranks)
+    found = sorted(BoxFolder(run_dir, proc or Procfs()).by_rank().items())
+    return [target_of_box(box) for rank, box in found if wanted is None or rank in wanted]
+
+
+def target_of_box(box: Box) -> Target:
+    """The process behind a box."""
+    folder, command = box.path.parent, box.identity.get("command")
+    return Target(
+        rank=box.rank,
+        pid=box.pid,
+        label=f"rank{box.rank}",
+        box=box,
+        fr_socket=Path(str(box.identity.get("fr_socket") or folder / f"{box.pid}.fr.sock")),
+        stacks_file=Path(str(box.identity.get("stacks_file") or folder / f"{box.pid}.stacks")),
+        command=" ".join(map(str, command)) if isinstance(command, list) else str(command or ""),
+    )
+
+
+def targets_outside(ranks: Sequence[OutsideRank]) -> list[Target]:
+    """Processes of a job that was started without diagd."""
+    numbers = [rank.rank for rank in ranks]
+    return [
+        Target(
+            rank=rank.rank,
+            pid=rank.pid,
+            label=f"rank{rank.rank}" if numbers.count(rank.rank) == 1 else f"rank{rank.rank}-pid{rank.pid}",
+            fr_socket=rank.worker_server,
+            command=rank.command,
+        )
+        for rank in ranks
+    ]
+
+
+def collect_dump(
+    targets: Sequence[Target], folder: Path, progress: Callable[[str], None] = lambda text: None, *,
+    proc: Procfs | None = None, limit_s: float = LIMIT_S,
+) -> DumpSummary:  # fmt: skip
+    """Dump all targets at once into `folder`; what a rank cannot give in time is named in the summary.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    began = time.monotonic()
+    (folder / "flight_recorder").mkdir(parents=True, exist_ok=True)
+    contexts = [Context(target, proc or Procfs(), folder) for target in targets]
+    dumps = [RankDump(target.rank, target.pid, target.label) for target in targets]
+    pool = ThreadPoolExecutor(_WORKERS, "diagd-dump")
+    jobs: dict[Future[None], RankDump] = {
+        pool.submit(_dump_rank, context, dump): dump for context, dump in zip(contexts, dumps, strict=True)
+    }
+    waiting, count = set(jobs), 0
+    while waiting and (left_s := limit_s - (time.monotonic() - began)) > 0:
+        done, waiting = wait(waiting, left_s, "FIRST_COMPLETED")
+        for job in done:
+            job.result()
+            count += 1
+            progress(f"{jobs[job].label} ({count} of {len(jobs)})")
+    for job in waiting:
+        job.cancel()
+        jobs[job].missing["the rest"] = f"it gave no answer within {limit_s:g} s"
+    pool.shutdown(wait=False, cancel_futures=True)
+    return _summarised(folder, dumps, contexts, time.monotonic() - began)
+
+
+def _dump_rank(context: Context, dump: RankDump) -> None:
+    context.folder.mkdir(exist_ok=True)
+    stat = context.proc.stat(context.target.pid)
+    dump.state = stat.state if stat else ""
+    for name, write in PARTS:
+        try:
+            write(context)
+            dump.parts.append(name)
+        except (NotThere, NoRecorder) as exc:
+            dump.missing[name] = str(exc)
+        except (OSError, ValueError, KeyError, TypeError) as exc:  # of one part: the others are still worth having
+            dump.missing[name] = f"{type(exc).__name__}: {exc}"
+
+
+def _summarised(folder: Path, dumps: list[RankDump], contexts: list[Context], took_s: float) -> DumpSummary:
+    by_rank: dict[int, Stack] = {}
+    for dump, context in zip(dumps, contexts, strict=True):
+        if context.stacks:
+            by_rank[dump.rank] = context.stacks[0]
+            main = context.stacks[0].main
+            dump.place = grouping.place(main.frames if main else ())
+    summary = DumpSummary(folder, tuple(dumps), grouping.describe(grouping.group_stacks(by_rank)), took_s)
+    (folder / "summary.txt").write_text(summary.text, encoding="utf-8")
+    plain = {"took_s": took_s, "groups": summary.groups, "complete": summary.complete}
+    data = json.dumps({**plain, "ranks": [asdict(dump) for dump in dumps]}, indent=1)
+    (folder / "summary.json").write_text(data + "\n", encoding="utf-8")
+    with contextlib.suppress(OSError):
+        (folder / "flight_recorder").rmdir()  # only if it is empty
+    return summary
