@@ -58,8 +58,7 @@ _TORCH_TIMEOUT_S = 90.0  # torch's first import from a slow disk takes its time
 
 def all_checks(python: Path | None = None) -> list[Check]:
     """All of them, in the order of the road that data takes."""
-    chosen = str(python) if python else shutil.which("python") or shutil.which("python3") or sys.executable
-    checks = [_daemon_python(), *_training(chosen)]
+    checks = [_daemon_python(), *_training([str(python)] if python else _pythons())]
     plain: tuple[Callable[[], Check], ...] = (
         _shm, _memory_map, _ptrace, _py_spy, _signals, _cgroup, _gpu, _loopback, _state_home,
     )  # fmt: skip
@@ -67,14 +66,22 @@ def all_checks(python: Path | None = None) -> list[Check]:
 
 
 def _daemon_python() -> Check:
-    found = f"{sys.version.split()[0]} ({sys.executable})"
-    if sys.version_info >= (3, 11):
-        return Check("diagd's Python", State.OK, found)
-    return Check("diagd's Python", State.MISSING, found, "diagd needs Python 3.11 or newer")
+    return Check("diagd's Python", State.OK, f"{sys.version.split()[0]} ({sys.executable})")
 
 
-def _training(python: str) -> list[Check]:
-    facts = _torch_facts(python)
+def _pythons() -> list[str]:
+    """Where the trainer's Python may be: first on PATH, else beside diagd."""
+    found = [shutil.which("python"), shutil.which("python3"), sys.executable]
+    return list(dict.fromkeys(path for path in found if path))
+
+
+def _training(pythons: list[str]) -> list[Check]:
+    tried = [(python, _torch_facts(python)) for python in pythons[:1]]
+    for python in pythons[1:]:
+        if "torch" in tried[-1][1]:
+            break
+        tried.append((python, _torch_facts(python)))
+    python, facts = next((one for one in tried if "torch" in one[1]), tried[0])
     name = "trainer's Python"
     if "python" not in facts:
         return [Check(name, State.DEGRADED, f"{python}: {facts['error']}", "name it: diagd doctor --python PATH")]

@@ -44,8 +44,8 @@ def _report(source: str | None) -> Mapping[str, Any]:
     from diagd.daemon.cli.jobs import read_report, running_jobs, state_home
 
     if source is not None and Path(source).exists():
-        if report := read_report(Path(source)):
-            return report
+        if given := read_report(Path(source)):
+            return given
         raise DiagdError(f"{source}: is no report of diagd's", help="name a report.json, or the folder that holds it")
     if report := _of_running(source):
         return report
@@ -54,8 +54,8 @@ def _report(source: str | None) -> Mapping[str, Any]:
     except OSError:
         finished = []
     for folder in finished:
-        if source in (None, folder.name) and (report := read_report(folder)):
-            return report
+        if source in (None, folder.name) and (kept := read_report(folder)):
+            return kept
     known = [*(job.job for job in running_jobs()), *(folder.name for folder in finished)]
     raise DiagdError(
         f"no job is called {source}" if source else "no job has run under diagd here",
