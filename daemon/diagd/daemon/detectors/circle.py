@@ -13,9 +13,7 @@ from diagd.daemon.detectors.scene import PROVEN_S, Scene
 def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     """The finding for a component of the graph that waits only for itself; None while it is too young to be proven."""
     waits = {r: scene.graph.waits[r][0] for r in component if scene.graph.waits.get(r)}
-    if not waits or (
-        not scene.failed(component) and min(scene.age_s(w) for w in waits.values()) < PROVEN_S
-    ):
+    if not waits or (not scene.failed(component) and min(scene.age_s(w) for w in waits.values()) < PROVEN_S):
         return None
     kinds = {w.kind for w in waits.values()}
     if "creation" in kinds or "store" in kinds:
@@ -72,7 +70,9 @@ def _summary(
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
     steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
     who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} out of order: "
-    return words.shortened(f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}.")
+    return words.shortened(
+        f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
+    )
 
 
 def _cause(
@@ -83,7 +83,9 @@ def _cause(
     for rank, after in zip(path, (*path[1:], path[0]), strict=True):
         wait = scene.graph.for_whom.get((rank, after)) or waits.get(rank)
         if wait is not None:
-            evidence.append(Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,))))
+            evidence.append(
+                Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
+            )
     text = (
         "sends and receives do not pair up: each rank waits for a partner that waits itself"
         if only_p2p

@@ -66,7 +66,7 @@ def _places(scene: Scene, group: str, seq: int, rank: int) -> tuple[Location, ..
 
 
 def _said(scene: Scene, group: str, seq: int, ranks: list[int], fields: tuple[str, ...]) -> str:
-    """"rank 2 ALLREDUCE float32[66000]", with the fields in which it differs."""
+    """ "rank 2 ALLREDUCE float32[66000]", with the fields in which it differs."""
     op = scene.ledger.at(group, seq, ranks[0])
     if op is None:
         return words.ranks_text(ranks)
@@ -91,7 +91,9 @@ def _summary(
         )
         text = f"ranks disagree at operation #{seq} of group {group} and wait for each other: {at}. No side is in the majority."
     else:
-        wrong = "; ".join(f"{s}{_at(places.first(locations, r[0]))}" for s, r in zip(sides[1:], ranked[1:], strict=True))
+        wrong = "; ".join(
+            f"{s}{_at(places.first(locations, r[0]))}" for s, r in zip(sides[1:], ranked[1:], strict=True)
+        )
         text = f"{wrong}, where {sides[0]}, at operation #{seq} of group {group}; they wait for each other."
     return words.shortened(text)
 

@@ -109,7 +109,11 @@ def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
         yield from _by_thread(detail, blocking)
         return
     failed = [op for op in detail.history if op.failed and op.name not in NOT_WAITS]
-    if failed and at_s - (failed[-1].returned_s or failed[-1].entered_s) < _FAILED_LATELY_S and _raised_by(detail, failed[-1]):
+    if (
+        failed
+        and at_s - (failed[-1].returned_s or failed[-1].entered_s) < _FAILED_LATELY_S
+        and _raised_by(detail, failed[-1])
+    ):
         yield failed[-1]
     elif _raised_in_backend(detail) and (op := _last_pending(detail)) is not None:
         yield op
@@ -123,7 +127,16 @@ def _raised_by(detail: Detail, op: Operation) -> bool:
     return ending.message[:40] in op.failed or op.failed.partition(": ")[2][:40] in ending.message
 
 
-_BACKEND_WORDS = ("gloo", "Connection closed by peer", "Connection reset", "Timed out", "NCCL", "ProcessGroup", "c10d", "Broken pipe")
+_BACKEND_WORDS = (
+    "gloo",
+    "Connection closed by peer",
+    "Connection reset",
+    "Timed out",
+    "NCCL",
+    "ProcessGroup",
+    "c10d",
+    "Broken pipe",
+)
 
 
 def _raised_in_backend(detail: Detail) -> bool:
@@ -133,7 +146,7 @@ def _raised_in_backend(detail: Detail) -> bool:
 
 
 def _last_pending(detail: Detail) -> Operation | None:
-    if (pending := [op for op in detail.recorder if op.retired is False]):
+    if pending := [op for op in detail.recorder if op.retired is False]:
         return pending[0]
     group = max(detail.groups, key=lambda g: g.enqueued, default=None)
     if group is None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from diagd.daemon.detectors.finding import Cause, Location, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Location, Severity
+from diagd.daemon.state.model import Frame
 
 
 @dataclass(slots=True)
@@ -80,8 +81,42 @@ def _cause(cause: Cause, fix: dict[str, str]) -> dict[str, Any]:
         "cause": cause.text,
         "confidence": round(min(cause.confidence, cause.basis.ceiling), 2),
         "basis": cause.basis.value,
-        "evidence": [
-            {"what": e.what, "rank": e.rank, "step": e.step, "source": e.source} for e in cause.evidence
-        ],
+        "evidence": [{"what": e.what, "rank": e.rank, "step": e.step, "source": e.source} for e in cause.evidence],
         "fix": fix,
     }
+
+
+def incident_from_json(said: dict[str, Any]) -> Incident:
+    """The incident of a report; the inverse of `Incident.as_json`, but for what a report leaves out (its key)."""
+    op = said.get("op") or {}
+    return Incident(
+        id=said["id"],
+        kind=said["kind"],
+        severity=Severity(said["severity"]),
+        opened_s=said["opened_at"],
+        ranks=tuple(said["ranks"]),
+        summary=said["summary"],
+        causes=tuple(_cause_from(c) for c in said["causes"]),
+        fixes=tuple(c["fix"] for c in said["causes"]),
+        attempt=said["attempt"],
+        step=said["step"],
+        waiting_ranks=tuple(said["waiting_ranks"]),
+        group=said["group"],
+        op_name=op.get("name", ""),
+        op_seq=op.get("seq", 0),
+        names=tuple(said["names"]),
+        locations=tuple(
+            Location(place["rank"], Frame(place["function"], place["file"], place["line"]))
+            for place in said["locations"]
+        ),
+        peak_severity=Severity(said["peak_severity"]),
+        resolved_s=said["resolved_at"],
+        fingerprint=said["fingerprint"],
+        strikes=said.get("strikes", 0),
+        dump=said.get("dump"),
+    )
+
+
+def _cause_from(said: dict[str, Any]) -> Cause:
+    evidence = tuple(Evidence(e["what"], e["source"], e.get("rank"), e.get("step")) for e in said["evidence"])
+    return Cause("", said["cause"], said["confidence"], Basis(said["basis"]), evidence)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,7 @@ _INTS = ("status", "pid", "step", "operations", "io_bytes", "rss_bytes", "attemp
 
 
 def _empty(size: int) -> Columns:
-    made = {}
+    made: dict[str, Any] = {}
     for name in Columns.__slots__:
         if name in _BOOLS:
             made[name] = np.zeros(size, dtype=np.bool_)

@@ -1,0 +1,131 @@
+"""Which ended rank ended of itself, and which only because another did."""
+
+from dataclasses import dataclass
+
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Detail, Exit
+
+# A launcher ends the ranks that are left with these, up to its shutdown timeout (torchrun: 30 s) after the first death.
+TEARDOWN_SIGNALS = frozenset({"SIGTERM", "SIGKILL", "SIGINT"})
+TEARDOWN_S = 40.0
+TEARDOWN_ORDER_S = 0.05  # exits are seen no finer than this
+BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One rank's end."""
+
+    rank: int
+    detail: Detail
+    exit: Exit
+    kind: str  # exit.killed, exit.error, exit.early
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """The same for ranks that failed in the same way at the same place."""
+        ending = self.detail.ending
+        place = next((f for f in ending.frames if f.user), None) if ending is not None else None
+        kind = ending.type if ending is not None else ""
+        return (
+            self.kind,
+            kind,
+            self.exit.signal,
+            self.exit.code,
+            place.file if place else "",
+            place.line if place else 0,
+        )
+
+
+def first_deaths(scene: Scene) -> list[Death]:
+    """The deaths that explain the rest: the first, and those that failed in the same way at the same place."""
+    own = sorted(_own_deaths(scene), key=lambda d: d.exit.at_s)
+    if not own:
+        return []
+    first = own[0]
+    return [d for d in own if d.signature == first.signature] if first.kind == "exit.error" else [first]
+
+
+def _own_deaths(scene: Scene) -> list[Death]:
+    found = []
+    for rank, detail in sorted(scene.state.details.items()):
+        if detail.exit is None and detail.in_shutdown_s is not None and scene.state.ended_s is None:
+            found += _leaving(scene, rank, detail)
+        elif detail.exit is not None and (kind := _kind(scene, detail, detail.exit)):
+            found.append(Death(rank, detail, detail.exit, kind))
+    return found
+
+
+def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:
+    """In interpreter shutdown while others wait for it."""
+    left_s = detail.in_shutdown_s or 0.0
+    others = scene.graph.waiting_for((rank,))
+    if not others or scene.longest_s(others) < 1.5 or scene.state.now_s - left_s < 1.5:
+        return []
+    return [Death(rank, detail, Exit(at_s=left_s, code=0), "exit.early")]
+
+
+def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
+    """The kind of a rank's own death; empty for one that is normal, wanted or a consequence."""
+    if _wanted(scene, end) or _torn_down(scene, detail.rank, end):
+        return ""
+    dependents = scene.graph.waiting_for((detail.rank,))
+    if end.signal:
+        aborted_in_wait = end.signal == "SIGABRT" and scene.graph.waits.get(detail.rank)
+        return "" if aborted_in_wait else "exit.killed"
+    if scene.graph.waits.get(detail.rank):
+        return ""  # it fell out of a wait
+    if _interrupted(detail):
+        return ""
+    if end.code is None:
+        return _unseen(detail, bool(dependents))
+    if end.code == 0:
+        return "exit.early" if dependents and _hurts(scene, dependents) else ""
+    return "exit.error"
+
+
+def _unseen(detail: Detail, missed: bool) -> str:
+    """The exit status was not seen: what the process itself noted must do."""
+    ending = detail.ending
+    if ending is not None and ending.what == "exception":
+        return "exit.error"
+    if detail.in_shutdown_s is not None or (ending is not None and ending.what in ("exit", "shutdown")):
+        failed = ending is not None and ending.code not in (None, 0)
+        return "exit.error" if failed else "exit.early" if missed else ""
+    return "exit.killed" if missed else ""
+
+
+def _hurts(scene: Scene, dependents: tuple[int, ...]) -> bool:
+    return scene.failed(dependents) or scene.longest_s(dependents) >= 1.5
+
+
+def _wanted(scene: Scene, end: Exit) -> bool:
+    stopping = scene.state.stopping_s
+    return stopping is not None and end.at_s >= stopping - 0.1
+
+
+def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
+    """Ended by the launcher after another rank's death."""
+    if end.signal not in TEARDOWN_SIGNALS:
+        return False
+    before = [
+        d.exit.at_s
+        for r, d in scene.state.details.items()
+        if r != rank and d.exit is not None and d.exit.code != 0 and d.exit.signal != "SIGTERM"
+    ]
+    earlier = [t for t in before if 0 <= end.at_s - t + TEARDOWN_ORDER_S <= TEARDOWN_S]
+    if end.signal == "SIGKILL":  # a kill of its own can come first by a hair
+        earlier = [t for t in earlier if end.at_s - t > 1.0]
+    if earlier:
+        return True
+    # SIGTERM on all of them at once: someone ended the job.
+    together = [
+        r for r, d in scene.state.details.items()
+        if d.exit is not None and d.exit.signal == end.signal and abs(d.exit.at_s - end.at_s) < 2.0
+    ]  # fmt: skip
+    return end.signal != "SIGKILL" and len(together) == scene.state.world_size and scene.state.world_size > 1
+
+
+def _interrupted(detail: Detail) -> bool:
+    ending = detail.ending
+    return ending is not None and ending.what == "exception" and ending.type in BY_A_PERSON

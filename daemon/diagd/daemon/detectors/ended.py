@@ -1,0 +1,109 @@
+"""A rank's process ended while others go on, wait or fell after it."""
+
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.deaths import Death, first_deaths
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+
+GROWTH_RATIO = 1.5  # memory grew by half or more before a kill: worth saying
+MIB = 1024 * 1024
+
+
+def ended(scene: Scene) -> Iterator[Finding]:
+    """One finding for the death (or the like deaths) that explains the others."""
+    deaths = first_deaths(scene)
+    if deaths:
+        yield _finding(scene, deaths)
+
+
+def _finding(scene: Scene, deaths: list[Death]) -> Finding:
+    first, ranks = deaths[0], tuple(sorted(d.rank for d in deaths))
+    dependents = tuple(r for r in scene.graph.waiting_for(ranks) if r not in ranks)
+    locations = tuple(place for d in deaths for place in places.at_end(d.detail))
+    wait = next((w for d in dependents if (w := scene.graph.wait(d)) is not None), None)
+    where = words.place_text(places.first(locations))
+    text = f"{words.ranks_text(ranks)} {_said(first)}" + (f" in {where}" if where else "")
+    if dependents:
+        text += f"; {words.ranks_text(dependents)} {words.verb(dependents, 'waits', 'wait')} for {words.verb(ranks, 'it', 'them')}"
+        text += f" in {words.op_text(wait.op)}" if wait is not None else ""
+    ending = first.detail.ending
+    return Finding(
+        kind=first.kind, severity=Severity.CRITICAL, ranks=ranks, waiting_ranks=dependents,
+        group=wait.op.group or None if wait is not None else None,
+        op_name=wait.op.name if wait is not None else "", op_seq=wait.op.seq if wait is not None else 0,
+        names=tuple(n for n in (ending.type if ending is not None else "", first.exit.signal) if n),
+        summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, first)),
+        step=scene.step(ranks), sure=True, since_s=first.exit.at_s, key=f"end:{first.detail.attempt}",
+    )  # fmt: skip
+
+
+def _said(death: Death) -> str:
+    ending, end = death.detail.ending, death.exit
+    if death.kind == "exit.killed":
+        by = "by the out-of-memory killer " if end.oom_killed else ""
+        return f"was killed {by}({end.signal or 'signal not seen'})"
+    if death.kind == "exit.early":
+        if death.detail.exit is None:
+            return "has left its program and is in interpreter shutdown while others still work"
+        return "left with exit code 0 while others still work"
+    if ending is not None and ending.what == "exception":
+        return f"failed with {ending.type}: {words.shortened(ending.message.splitlines()[0] if ending.message else '', 120)}"
+    return f"ended with exit code {end.code if end.code is not None else 'not seen'}"
+
+
+def _causes(scene: Scene, death: Death) -> Iterator[Cause]:
+    detail, end, step = death.detail, death.exit, scene.step((death.rank,))
+    evidence = []
+    if detail.exit is not None:
+        source = end.seen_by or "kernel"
+        evidence.append(Evidence(f"the process ended: {end}", source, death.rank, step))
+    else:
+        evidence.append(Evidence("the interpreter's shutdown has begun", "probe", death.rank, step))
+    ending = detail.ending
+    if ending is not None and ending.what == "exception":
+        evidence.append(
+            Evidence(f"uncaught {ending.type}: {words.shortened(ending.message, 200)}", "probe", death.rank, step)
+        )
+    elif ending is not None and ending.what == "exit":
+        evidence.append(Evidence(f"exit called with {ending.code}", "probe", death.rank, step))
+    growth = _growth(death)
+    if growth:
+        evidence.append(growth)
+    if end.oom_killed:
+        evidence.append(Evidence("the memory cgroup counts an oom_kill", "kernel", death.rank, step))
+    sure = 0.95 if end.signal or end.code is not None or ending is not None else 0.6
+    key, text = _mechanism(death, growth is not None)
+    yield Cause(key, text, sure, Basis.OBSERVATION, tuple(evidence))
+
+
+def _mechanism(death: Death, grew: bool) -> tuple[str, str]:
+    end = death.exit
+    if death.kind == "exit.early":
+        return (
+            "left",
+            "it left the training loop alone: its own condition to stop, or fewer batches than the others have",
+        )
+    if death.kind == "exit.error":
+        return "exception", "its own code failed; the errors of the other ranks are consequences"
+    if end.oom_killed:
+        return "oom", "the kernel's out-of-memory killer ended it"
+    if end.signal == "SIGKILL":
+        more = "; its memory had grown, so a memory limit is likely" if grew else ""
+        return ("oom" if grew else "killed"), f"something outside killed it{more}"
+    if end.signal in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"):
+        return "crash", "native code crashed in it"
+    return "killed", "a signal from outside ended it"
+
+
+def _growth(death: Death) -> Evidence | None:
+    history = death.detail.rss_history
+    if death.kind != "exit.killed" or len(history) < 2:
+        return None
+    lowest, last = min(b for _, b in history), history[-1][1]
+    if last < GROWTH_RATIO * lowest or last - lowest < 100 * MIB:
+        return None
+    took_s = history[-1][0] - next(t for t, b in history if b == lowest)
+    text = f"its memory grew from {lowest // MIB} to {last // MIB} MiB in {words.seconds_text(took_s)} before"
+    return Evidence(text, "kernel", death.rank)

@@ -1,0 +1,248 @@
+"""The root of the waits is a rank outside communication: stopped, stuck, starved of data, or only late."""
+
+from dataclasses import dataclass
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.life import SAME_STACK_LOOKS, Life, life_of
+from diagd.daemon.detectors.position import is_stopped
+from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, LATE_S, Scene
+from diagd.daemon.state.model import Detail, Frame
+
+STOPPED_S = 2.0
+QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but only as likely
+WENT_ON_STEPS = 2  # steps done since the others began to wait: it is not late, it took another path
+_PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
+_BLOCKED_IN_DATA = ("queue", "connection", "selectors")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A rank that others wait for (or that stands still alone), and what is known of it."""
+
+    rank: int
+    detail: Detail
+    life: Life
+    dependents: tuple[int, ...]
+    waited_s: float
+    failed: bool  # the others' waits have already ended in errors
+    starved: bool
+    locations: tuple[Location, ...]
+
+    @property
+    def place(self) -> Frame | None:
+        """Its innermost user frame."""
+        return places.first(self.locations)
+
+
+def outside(scene: Scene, rank: int) -> Finding | None:
+    """The finding for a rank outside communication; None while all may be well."""
+    root = _root(scene, rank)
+    if root.detail.debugger:
+        return _held(scene, root)
+    if is_stopped(scene.state, rank):
+        return _stopped(scene, root)
+    if not root.dependents and not _stands_still_alone(scene, root):
+        return None
+    if root.waited_s < _late_s(scene, root) and not root.failed and not _stuck(scene, root):
+        return None
+    if _went_on(scene, root):
+        return _missing(scene, root)
+    if root.life.idle_s >= QUIET_S or _stuck(scene, root):
+        return _blocked(scene, root)
+    return _late(scene, root)
+
+
+def _root(scene: Scene, rank: int) -> Root:
+    detail = scene.state.detail(rank)
+    dependents = scene.graph.waiting_for((rank,))
+    phase = scene.state.phases[rank] if rank < len(scene.state.phases) else "other"
+    return Root(
+        rank, detail, life_of(scene.state, rank), dependents, scene.longest_s(dependents), scene.failed(dependents),
+        places.in_data_loader(detail) or (phase == "data" and detail.stack is None), places.outside(detail),
+    )  # fmt: skip
+
+
+def _late_s(scene: Scene, root: Root) -> float:
+    step = int(scene.state.columns.step[root.rank])
+    return FIRST_STEP_LATE_S if step < 1 and root.life.idle_s < QUIET_S else scene.late_s
+
+
+def _stands_still_alone(scene: Scene, root: Root) -> bool:
+    """No one waits for it, and it has not moved for as long as anyone is patient."""
+    return root.life.idle_s >= scene.state.hang_after_s
+
+
+def _stuck(scene: Scene, root: Root) -> bool:
+    """No sign of life for as long as the user is patient, and the same stack in look after look where it can be seen."""
+    looked = root.life.same_stack_looks >= SAME_STACK_LOOKS or root.detail.stack is None
+    return root.life.idle_s >= scene.state.hang_after_s and looked
+
+
+def _went_on(scene: Scene, root: Root) -> bool:
+    waits = [scene.graph.for_whom.get((d, root.rank)) for d in root.dependents]
+    since = [w.since_s for w in waits if w is not None]
+    c = scene.state.columns
+    interval = float(c.step_interval_s[root.rank])
+    return bool(since) and interval > 0 and float(c.step_s[root.rank]) - min(since) > WENT_ON_STEPS * interval
+
+
+def _missing(scene: Scene, root: Root) -> Finding:
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    p2p = wait is not None and wait.kind == "p2p"
+    what = words.op_text(wait.op) if wait is not None else "an operation"
+    cause = Cause("path", "it took another path in the program and goes on without entering the operation", 0.85,
+                  Basis.OBSERVATION, (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
+    return _finding(scene, root, "hang.p2p_unmatched" if p2p else "hang.rank_missing", Severity.WARNING, cause,
+                    f"never entered {what} and goes on with its own steps")  # fmt: skip
+
+
+def _held(scene: Scene, root: Root) -> Finding:
+    cause = Cause("debugger", f"a person holds it: {root.detail.debugger}", 0.95, Basis.OBSERVATION,
+                  (Evidence(f"held by {root.detail.debugger}", "kernel", root.rank),))  # fmt: skip
+    return _finding(scene, root, "hang.rank_stopped", Severity.INFO, cause, f"is held by {root.detail.debugger}")
+
+
+def _stopped(scene: Scene, root: Root) -> Finding | None:
+    since = root.life.idle_s
+    everyone = all(is_stopped(scene.state, r) for r in scene.state.ranks())
+    if since < STOPPED_S and not root.failed:
+        return None
+    severity = Severity.WARNING if everyone else Severity.CRITICAL  # all at once: a person suspended the job
+    cause = Cause("stopped", "its process is stopped: by SIGSTOP, job control, a debugger or a freezer", 0.95,
+                  Basis.OBSERVATION, (Evidence("process state T (stopped)", "kernel", root.rank, scene.step((root.rank,))),
+                                      *_waiting(scene, root)))  # fmt: skip
+    return _finding(scene, root, "hang.rank_stopped", severity, cause, "is stopped (process state T)", sure=True)
+
+
+def _blocked(scene: Scene, root: Root) -> Finding:
+    kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
+    severity = Severity.CRITICAL if _stuck(scene, root) or root.failed else Severity.WARNING
+    how = _how(root)
+    evidence = [
+        _seen(scene, root),
+        Evidence(
+            f"no sign of life for {words.seconds_text(root.life.idle_s)}: no step, I/O, "
+            "memory or child progress" + ("" if root.life.holds_gil else ", no CPU"),
+            "kernel",
+            root.rank,
+        ),
+    ]
+    if root.life.same_stack_looks >= SAME_STACK_LOOKS:
+        evidence.append(Evidence(f"the same stack in {root.life.same_stack_looks} looks in a row", "stack", root.rank))
+    key = (
+        "gil"
+        if root.life.holds_gil
+        else "data"
+        if root.starved
+        else "lock"
+        if how.startswith("waits for a lock")
+        else "blocked"
+    )
+    confidence = 0.9 if severity == Severity.CRITICAL else 0.6
+    cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *_waiting(scene, root)))
+    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: it {how}"
+    return _finding(scene, root, kind, severity, cause, said)
+
+
+def _how(root: Root) -> str:
+    """What the rank rests in, from its syscall and innermost frames."""
+    stack = root.detail.stack
+    if root.life.holds_gil:
+        return "holds the GIL inside one call" + (" and computes" if root.life.busy else "")
+    workers = places.busy_workers(root.detail) if root.starved else []
+    if workers:
+        return f"waits for its data worker {workers[0].pid}, which is stuck"
+    dead = [c for c in root.detail.children if c.in_data_loader and (c.exit or c.state == "Z")]
+    if root.starved and dead:
+        return f"waits for its data worker {dead[0].pid}, which is dead ({dead[0].exit or 'zombie'})"
+    if stack is None:
+        return "does not move"
+    inner = stack.main.frames[0].function if stack.main is not None and stack.main.frames else ""
+    syscall = stack.syscall
+    if syscall == "futex" or inner in ("acquire", "__enter__"):
+        return "waits for a lock"
+    if syscall in (
+        "read",
+        "openat",
+        "open",
+        "recvfrom",
+        "recvmsg",
+        "flock",
+        "fcntl",
+        "wait4",
+        "waitid",
+        "poll",
+        "select",
+    ):
+        return f"is blocked in {syscall}()"
+    return f"is in system call {syscall}()" if syscall else "does not move"
+
+
+def _mechanism(root: Root, how: str) -> str:
+    where = words.place_text(root.place)
+    base = "its input pipeline" if root.starved else "its own code"
+    return f"it is stuck in {base}: it {how}" + (f" in {where}" if where else "")
+
+
+def _late(scene: Scene, root: Root) -> Finding:
+    """Alive and late: speed, not a hang, unless the wait has already brought the job down."""
+    rank = root.rank
+    phase = scene.state.phases[rank]
+    io = "it reads or writes" in root.life.signs and not root.life.busy
+    kind = "slow.data" if root.starved else "slow.host" if io else "slow.straggler"
+    severity = Severity.CRITICAL if root.failed else Severity.INFO if phase in _PAUSES else Severity.WARNING
+    signs = ", ".join(root.life.signs) or "signs of life"
+    cause = Cause("late", f"it is late but alive ({signs}), in phase {phase}", 0.8, Basis.OBSERVATION,
+                  (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
+    said = f"is late but alive ({signs})"
+    if root.failed:
+        said += "; the others' wait ran out"
+    return _finding(scene, root, kind, severity, cause, said)
+
+
+def _seen(scene: Scene, root: Root) -> Evidence:
+    where = words.place_text(root.place)
+    phase = scene.state.phases[root.rank]
+    source = "stack" if root.detail.stack is not None else "probe"
+    return Evidence(
+        f"in {where}, phase {phase}" if where else f"in phase {phase}", source, root.rank, scene.step((root.rank,))
+    )
+
+
+def _waiting(scene: Scene, root: Root) -> tuple[Evidence, ...]:
+    found = []
+    for dependent in root.dependents[:3]:
+        wait = scene.graph.wait(dependent)
+        if wait is not None:
+            text = f"in {words.op_text(wait.op)} for {words.seconds_text(scene.age_s(wait))}"
+            found.append(Evidence(text, wait.op.source, dependent, scene.step((dependent,))))
+    return tuple(found)
+
+
+def _finding(
+    scene: Scene, root: Root, kind: str, severity: Severity, cause: Cause, said: str, sure: bool = False
+) -> Finding:  # fmt: skip
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    where = words.place_text(root.place)
+    summary = f"rank {root.rank} {said}" + (f" in {where}" if where else "")
+    if wait is not None:
+        summary += f"; {words.ranks_text(root.dependents)} {words.verb(root.dependents, 'waits', 'wait')} in {words.op_text(wait.op)}"
+        summary += f" for {words.seconds_text(root.waited_s)}" if root.waited_s >= LATE_S else ""
+    return Finding(
+        kind=kind,
+        severity=severity,
+        ranks=(root.rank,),
+        waiting_ranks=root.dependents,
+        group=wait.op.group or None if wait is not None else None,
+        op_name=wait.op.name if wait is not None else "",
+        op_seq=wait.op.seq if wait is not None else 0,
+        names=("worker",) if root.starved and places.busy_workers(root.detail) else (),
+        summary=words.shortened(summary + "."),
+        locations=root.locations,
+        causes=(cause,),
+        step=scene.step((root.rank,)),
+        sure=sure,
+        since_s=scene.state.now_s - max(root.waited_s, root.life.idle_s if not root.dependents else 0.0),
+        key=f"root:{root.rank}",
+    )

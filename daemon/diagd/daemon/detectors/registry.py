@@ -1,0 +1,110 @@
+"""All detectors, in order, and what remains of their findings when those that explain each other are folded."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from diagd.daemon.detectors import circle, ended, mismatch, outside, waiting
+from diagd.daemon.detectors.deaths import first_deaths
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.graph import sinks
+from diagd.daemon.detectors.scene import Scene, scene_of
+from diagd.daemon.state.job import JobState
+
+
+def detect(state: JobState) -> tuple[Finding, ...]:
+    """All that is wrong with the job at the state's time, deepest causes only."""
+    if not state.details and not state.candidates:
+        return ()
+    scene = scene_of(state)
+    found = [finding for detector in DETECTORS for finding in detector(scene)]
+    return _deepest(found)
+
+
+def _roots(scene: Scene) -> Iterator[Finding]:
+    """What each end of the wait-for graph says."""
+    ended_ranks = {d.rank for d in first_deaths(scene)}
+    keys: dict[str, list[int]] = {}
+    for component in sinks(scene.graph.edges):
+        if len(component) > 1:
+            found = circle.circle(scene, component)
+        elif component[0] in ended_ranks:
+            continue
+        else:
+            found = _single(scene, component[0], keys)
+        if found is not None:
+            yield found
+    for ranks in keys.values():
+        if (found := waiting.store_wait(scene, tuple(ranks))) is not None:
+            yield found
+    yield from _creations(scene)
+
+
+def _single(scene: Scene, rank: int, keys: dict[str, list[int]]) -> Finding | None:
+    wait = scene.graph.wait(rank)
+    if wait is None:
+        return _not_waiting(scene, rank)
+    if wait.kind == "store":
+        keys.setdefault(wait.op.detail, []).append(rank)
+        return None
+    if wait.kind == "creation":
+        return waiting.creation(scene, rank)
+    return waiting.all_arrived(scene, wait)
+
+
+def _not_waiting(scene: Scene, rank: int) -> Finding | None:
+    if rank not in scene.state.details:
+        return None  # nothing is known of it: whoever waits for its joining says so
+    if scene.state.status(rank).gone and not scene.failed(scene.graph.waiting_for((rank,))):
+        return None
+    return outside.outside(scene, rank)
+
+
+def _creations(scene: Scene) -> Iterator[Finding]:
+    """Creations that wait for ranks outside: the wait is on the creation before all else."""
+    for rank in sorted(scene.graph.waits):
+        wait = scene.graph.wait(rank)
+        if wait is not None and wait.kind == "creation" and scene.graph.edges[rank]:
+            found = waiting.creation(scene, rank)
+            if found is not None:
+                yield found
+            return
+
+
+DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, _roots)
+
+# Of findings about the same ranks the earlier in this order is the deeper cause.
+_DEPTH = (
+    "exit.",
+    "hang.store_wait",
+    "hang.collective_mismatch",
+    "hang.group_cycle",
+    "hang.p2p_unmatched",
+    "hang.rank_stopped",
+    "hang.rank_missing",
+    "hang.data_starved",
+    "hang.rank_blocked",
+    "slow.",
+    "hang.all_arrived",
+)
+
+
+def _depth(finding: Finding) -> int:
+    return next((i for i, kind in enumerate(_DEPTH) if finding.kind.startswith(kind)), len(_DEPTH))
+
+
+def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
+    """Drop what a deeper finding explains, and the same finding made twice."""
+    kept: list[Finding] = []
+    for finding in sorted(found, key=lambda f: (f.severity.order, _depth(f), f.ranks)):
+        if not any(_explains(other, finding) for other in kept):
+            kept.append(finding)
+    return tuple(kept)
+
+
+def _explains(deeper: Finding, other: Finding) -> bool:
+    """Whether all that the other speaks of is already among the deeper one's ranks."""
+    if (deeper.kind, deeper.key) == (other.kind, other.key):
+        return True
+    covered = {*deeper.ranks, *deeper.waiting_ranks}
+    if deeper.kind.startswith("exit."):
+        return True  # a death explains what the others do after it
+    return set(other.ranks) <= covered and _depth(deeper) <= _depth(other)

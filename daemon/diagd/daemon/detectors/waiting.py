@@ -1,0 +1,149 @@
+"""The root of the waits waits itself, and for no rank: a store's key, or an operation that all have entered."""
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.life import life_of
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.state.model import Operation
+
+
+def all_waiting(scene: Scene) -> bool:
+    """Whether no rank is left that could end anyone's wait: each one waits, or has ended."""
+    state = scene.state
+    return all(scene.graph.waits.get(r) or state.status(r).gone for r in range(state.world_size))
+
+
+def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
+    """Ranks that wait for the same key of the store, which no rank has set."""
+    waits = [w for r in ranks if (w := scene.graph.wait(r)) is not None]
+    age_s = min(scene.age_s(w) for w in waits)
+    closed = all_waiting(scene)
+    patient = scene.state.hang_after_s
+    if age_s < (PROVEN_S if closed else scene.late_s) and not scene.failed(ranks):
+        return None
+    severity = Severity.CRITICAL if closed or scene.failed(ranks) else Severity.WARNING
+    if not closed and age_s >= patient and _all_quiet(scene):
+        severity = Severity.CRITICAL
+    key, dependents = waits[0].op.detail, scene.graph.waiting_for(ranks)
+    siblings = _setters(scene, key)
+    who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings else ""
+    site = words.place_text(waits[0].op.site)
+    text = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'waits', 'wait')} for store key {key!r}, which no rank has set"
+        f"{who}" + (f"; in {site}" if site else "") + f" for {words.seconds_text(age_s)}"
+        + (f"; {words.ranks_text(dependents)} {words.verb(dependents, 'waits', 'wait')} for them" if dependents else "")
+    )  # fmt: skip
+    evidence = [
+        Evidence(f"in {words.op_text(w.op)} for {words.seconds_text(scene.age_s(w))}", "probe", w.rank)
+        for w in waits[:4]
+    ]
+    evidence += [Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2]]
+    cause = Cause("key", "the key was never set: which rank should have set it is the program's secret"
+                  + (f", most likely {words.ranks_text(siblings)}" if siblings else ""),
+                  0.9 if closed else 0.6, Basis.OBSERVATION, tuple(evidence))  # fmt: skip
+    return Finding(
+        kind="hang.store_wait", severity=severity, ranks=ranks, waiting_ranks=dependents, op_name=waits[0].op.name,
+        names=(key,), summary=words.shortened(text + "."), causes=(cause,), step=scene.step(ranks), sure=closed,
+        locations=tuple(p for w in waits for p in places.at_wait(scene.state.detail(w.rank), w)),
+        since_s=min(w.since_s for w in waits), key=f"key:{key}",
+    )  # fmt: skip
+
+
+def _stem(key: str) -> str:
+    return key.rstrip("0123456789")
+
+
+def _sibling_sets(scene: Scene, key: str) -> list[tuple[int, Operation]]:
+    """The last set of a key that differs only in its number, for each rank that did one."""
+    found: dict[int, Operation] = {}
+    for rank, detail in scene.state.details.items():
+        for op in detail.history:
+            if op.name == "STORE_SET" and op.detail != key and _stem(op.detail) == _stem(key):
+                found[rank] = op
+    return sorted(found.items())
+
+
+def _setters(scene: Scene, key: str) -> tuple[int, ...]:
+    return tuple(r for r, _ in _sibling_sets(scene, key))
+
+
+def _all_quiet(scene: Scene) -> bool:
+    """No rank outside communication has moved for as long as the user is patient."""
+    free = [r for r in scene.state.ranks() if not scene.graph.waits.get(r) and not scene.state.status(r).gone]
+    return all(life_of(scene.state, r).idle_s >= scene.state.hang_after_s for r in free)
+
+
+def creation(scene: Scene, rank: int) -> Finding | None:
+    """A group's creation or the first rendezvous waits for ranks that have not come."""
+    wait = scene.graph.wait(rank)
+    if wait is None or (scene.age_s(wait) < max(scene.late_s, 5.0) and not wait.failed):
+        return None
+    state = scene.state
+    joined = tuple(
+        r for r in range(state.world_size) if any(w.op.name == wait.op.name for w in scene.graph.waits.get(r, ()))
+    )
+    missing = tuple(sorted(scene.graph.edges[rank])) or joined
+    known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
+    stuck = missing == joined or all(_quiet(scene, r) for r in missing)
+    over = scene.age_s(wait) >= state.hang_after_s
+    severity = Severity.CRITICAL if (over and stuck) or wait.failed else Severity.WARNING
+    locations = tuple(p for d in known.values() for p in places.outside(d))
+    place = words.place_text(places.first(locations))
+    what = words.op_text(wait.op)
+    text = f"{words.ranks_text(joined)} {words.verb(joined, 'waits', 'wait')} in {what} for {words.seconds_text(scene.age_s(wait))}; "
+    if missing == joined:
+        text += "all have entered it and it does not end: look at the rendezvous and the network"
+    else:
+        text += f"{words.ranks_text(missing)} {words.verb(missing, 'has', 'have')} not joined" + (
+            f": in {place}" if place else "; nothing is heard of it" if not known else ""
+        )
+    evidence = [Evidence(f"in {what} for {words.seconds_text(scene.age_s(wait))}", "probe", r) for r in joined[:3]]
+    evidence += [
+        Evidence(f"has not entered {what}" + (f"; in {place}" if place else ""), "stack", r) for r in list(known)[:3]
+    ]
+    cause = Cause("not_joined", "every rank of the job must join, and some have not", 0.9 if stuck else 0.6,
+                  Basis.OBSERVATION if known or missing == joined else Basis.INFERENCE, tuple(evidence))  # fmt: skip
+    return Finding(
+        kind="hang.store_wait", severity=severity, ranks=missing, waiting_ranks=tuple(sorted(set(joined) - set(missing))),
+        op_name=wait.op.name, names=(wait.op.detail,) if wait.op.detail else (), summary=words.shortened(text + "."),
+        locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
+        since_s=wait.since_s, key="creation",
+    )  # fmt: skip
+
+
+def _quiet(scene: Scene, rank: int) -> bool:
+    """No sign of life from a rank that has not joined; of one that never reported nothing is known, so it is not quiet."""
+    detail = scene.state.candidates.get(rank)
+    if detail is not None and detail.looks:
+        digests = [digest for _, digest in detail.looks[-5:]]
+        return len(digests) >= 3 and len(set(digests)) == 1
+    return rank in scene.state.details and life_of(scene.state, rank).idle_s >= scene.state.hang_after_s
+
+
+def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
+    """Everyone has entered the same operation and it does not finish."""
+    members = tuple(sorted(wait.members)) or (wait.rank,)
+    if wait.kind == "p2p":
+        members = tuple(sorted({wait.rank, wait.op.peer} - {-1}))
+    age_s = scene.age_s(wait)
+    idle_s = min((life_of(scene.state, r).idle_s for r in members if r in scene.state.details), default=0.0)
+    if not wait.failed and (age_s < scene.late_s or idle_s < scene.late_s):
+        return None
+    patient = scene.state.hang_after_s
+    severity = Severity.CRITICAL if min(age_s, idle_s) >= patient or wait.failed else Severity.WARNING
+    what = words.op_text(wait.op)
+    evidence = tuple(
+        Evidence(f"entered {what}" + (f" at {words.place_text(op.site)}" if op.site else ""), op.source, r)
+        for r in members[:4]
+        if (op := scene.ledger.at(wait.op.group, wait.op.seq, r)) is not None
+    ) or (Evidence(f"in {what} for {words.seconds_text(age_s)}", wait.op.source, wait.rank),)
+    cause = Cause("transport", "the ranks agree and the operation does not end: the network, the device or the library",
+                  0.7, Basis.INFERENCE, evidence)  # fmt: skip
+    text = f"all of {words.ranks_text(members)} have entered {what} and it has not finished for {words.seconds_text(age_s)}"
+    return Finding(
+        kind="hang.all_arrived", severity=severity, ranks=members, waiting_ranks=scene.graph.waiting_for(members),
+        group=wait.op.group or None, op_name=wait.op.name, op_seq=wait.op.seq, summary=words.shortened(text + "."),
+        locations=tuple(p for r in members for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))[:2]),
+        causes=(cause,), step=scene.step(members), since_s=wait.since_s, key=f"arrived:{wait.op.group}#{wait.op.seq}",
+    )  # fmt: skip

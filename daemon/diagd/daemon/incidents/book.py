@@ -1,0 +1,181 @@
+"""The one place where findings become incidents: when they open, what they are merged with, when they are over."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.incidents.catalog import entry
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.state.job import JobState
+
+CONFIRM_S = 0.9  # what is not proven must be found again after so long
+CALM_S = 2.0  # and be gone for so long before it is over
+_WAITS = ("hang", "slow")
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A finding that is not yet believed."""
+
+    finding: Finding
+    first_s: float
+    last_s: float
+
+
+class IncidentBook:
+    """All incidents of one job."""
+
+    def __init__(self, restored: Sequence[Incident] = ()) -> None:
+        self._incidents = list(restored)
+        self._last_found: dict[str, float] = {}
+        self._milder_since: dict[str, float] = {}
+        self._candidates: dict[tuple[str, str], _Candidate] = {}
+
+    @property
+    def incidents(self) -> list[Incident]:
+        """All of them, most severe first, then oldest first."""
+        return sorted(self._incidents, key=lambda i: i.order)
+
+    def update(self, findings: Iterable[Finding], state: JobState) -> list[Incident]:
+        """Take one look's findings.
+
+        Returns:
+            The incidents that opened, changed in kind, severity or culprits, or were resolved.
+        """
+        changed: list[Incident] = []
+        found = list(findings)
+        for finding in found:
+            if (incident := self._take(finding, state)) is not None:
+                changed.append(incident)
+        self._forget(state.now_s)
+        for incident in self._incidents:
+            if incident.is_open and self._is_over(incident, state):
+                _resolve(incident, state.now_s)
+                changed.append(incident)
+        return changed
+
+    def _take(self, finding: Finding, state: JobState) -> Incident | None:
+        incident = self._same_fault(finding)
+        if incident is not None:
+            self._last_found[incident.id] = state.now_s
+            return incident if self._change(incident, finding, state) else None
+        if self._explained(finding, state) or not self._believed(finding, state):
+            return None
+        self._supersede(finding, state.now_s)
+        return self._open(finding, state)
+
+    def _same_fault(self, finding: Finding) -> Incident | None:
+        family = finding.kind.split(".")[0]
+        for incident in self._incidents:
+            if not incident.is_open:
+                continue
+            if incident.kind == finding.kind and incident.key == finding.key:
+                return incident
+            both_waits = family in _WAITS and incident.kind.split(".")[0] in _WAITS
+            if both_waits and _overlap(incident, finding):
+                return incident
+        return None
+
+    def _explained(self, finding: Finding, state: JobState) -> bool:
+        """What follows while a critical fault stands is its consequence: ranks that die of it, or wait elsewhere."""
+        for incident in self._incidents:
+            if incident.is_open and incident.severity == Severity.CRITICAL and incident.attempt == state.attempt:
+                after = finding.since_s >= incident.opened_s - 1.0 or state.now_s - incident.opened_s > CALM_S
+                if after and (finding.kind.startswith("exit.") or incident.kind.startswith("exit.")):
+                    return True
+        return False
+
+    def _believed(self, finding: Finding, state: JobState) -> bool:
+        if finding.sure:
+            return True
+        key = (finding.kind, finding.key)
+        seen = self._candidates.setdefault(key, _Candidate(finding, state.now_s, state.now_s))
+        seen.last_s = state.now_s
+        return state.now_s - seen.first_s >= CONFIRM_S or state.ended_s is not None
+
+    def _forget(self, now_s: float) -> None:
+        for key, seen in list(self._candidates.items()):
+            if now_s - seen.last_s > CALM_S:
+                del self._candidates[key]
+
+    def _supersede(self, finding: Finding, now_s: float) -> None:
+        """A death of a rank ends what was said of its being late."""
+        if finding.kind.startswith("exit."):
+            for incident in self._incidents:
+                if incident.is_open and incident.severity != Severity.CRITICAL and _overlap(incident, finding):
+                    _resolve(incident, now_s)
+
+    def _open(self, finding: Finding, state: JobState) -> Incident:
+        incident = Incident(
+            id=f"{len(self._incidents) + 1:03d}-{_fingerprint(finding)[:8]}", kind=finding.kind,
+            severity=finding.severity, opened_s=state.now_s, ranks=(), summary="", causes=(), fixes=(),
+            attempt=state.attempt, step=finding.step, peak_severity=finding.severity,
+        )  # fmt: skip
+        self._incidents.append(incident)
+        self._last_found[incident.id] = state.now_s
+        self._candidates.pop((finding.kind, finding.key), None)
+        _fill(incident, finding)
+        return incident
+
+    def _change(self, incident: Incident, finding: Finding, state: JobState) -> bool:
+        """Bring the incident up to date; milder news only after it has lasted, since one look may miss what the last saw."""
+        milder = finding.severity.order > incident.severity.order
+        if milder:
+            since = self._milder_since.setdefault(incident.id, state.now_s)
+            if state.now_s - since < CALM_S or state.ended_s is not None or state.stopping_s is not None:
+                return False
+        self._milder_since.pop(incident.id, None)
+        if finding.severity.order < incident.severity.order and not self._believed(finding, state):
+            return False
+        before = incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations
+        _fill(incident, finding)
+        if incident.severity.order < incident.peak_severity.order:
+            incident.peak_severity = incident.severity
+        return before != (incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations)
+
+    def _is_over(self, incident: Incident, state: JobState) -> bool:
+        if state.ended_s is not None:  # what stood when the job fell is why it fell
+            return state.exit_code == 0
+        if incident.kind.startswith("exit."):
+            return state.attempt > incident.attempt
+        if state.stopping_s is not None or any(
+            state.status(r).gone for r in (*incident.ranks, *incident.waiting_ranks)
+        ):
+            return state.attempt > incident.attempt
+        return state.now_s - self._last_found.get(incident.id, state.now_s) > CALM_S
+
+
+def _overlap(incident: Incident, finding: Finding) -> bool:
+    """Whether both speak of the same culprits, or one's culprits are among the other's waiting ranks."""
+    mine, theirs = set(incident.ranks), set(finding.ranks)
+    if mine & theirs:
+        return True
+    return bool(mine & set(finding.waiting_ranks)) and bool(theirs & set(incident.waiting_ranks))
+
+
+def _fill(incident: Incident, finding: Finding) -> None:
+    page = entry(finding.kind)
+    incident.kind, incident.severity, incident.key = finding.kind, finding.severity, finding.key
+    incident.ranks, incident.waiting_ranks = finding.ranks, finding.waiting_ranks
+    incident.summary, incident.causes = finding.summary, finding.causes
+    incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
+    incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq
+    incident.names = finding.names[:20]
+    if finding.locations or not incident.locations:
+        incident.locations = finding.locations
+    incident.fingerprint = _fingerprint(finding)
+
+
+def _fingerprint(finding: Finding) -> str:
+    """Equal for the same fault in another run: kind, operation and innermost user frame, no ranks."""
+    frame = finding.locations[0].frame if finding.locations else None
+    place = f"{frame.file.rpartition('/')[2]}:{frame.function}" if frame is not None else ""
+    return hashlib.blake2b(f"{finding.kind}|{finding.op_name}|{place}".encode(), digest_size=8).hexdigest()
+
+
+def _resolve(incident: Incident, now_s: float) -> None:
+    """A wait that ended by itself was no catastrophe: it stays on record as a warning, with what it once was."""
+    incident.resolved_s = now_s
+    if incident.severity == Severity.CRITICAL:
+        incident.severity = Severity.WARNING
