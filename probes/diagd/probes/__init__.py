@@ -3,16 +3,19 @@
 In a script, for those who want it: `from diagd.probes import phase`, then `with phase("checkpoint"): …`.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # importing typing costs every Python process of a job some milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from diagd.probes.phases import phase as phase
 
 __all__ = ["phase"]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on demand: this package is imported by every Python process of a job, most of which are no ranks.
+    # Loaded on demand: most of the processes that import this package are no ranks.
     if name == "phase":
         from diagd.probes.phases import phase
 

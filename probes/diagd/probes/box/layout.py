@@ -38,7 +38,7 @@ class Live(IntEnum):
     OVERHEAD_NS = 7  # what the probes themselves cost so far
     PROBE_ERRORS = 8
     PROBES_OFF = 9  # bit for each probe that has switched itself off; the reason stands in the identity's `notes`
-    STRINGS_USED = 10  # bytes
+    STRINGS_USED = 10  # bytes, up to the end of the highest string so far
     RINGS_USED = 11
     OPERATIONS = 12
     BACKWARDS = 13
@@ -48,6 +48,7 @@ class Live(IntEnum):
     MAIN_THREAD = 17  # native thread id
     STACK_SIGNAL = 18  # signal with a faulthandler registered, 0 if none
     STEP_STARTED_NS = 19
+    GROUPS_BEGUN = 20  # creations of groups this rank has entered, also of groups it is no member of
 
 
 class Phase(IntEnum):
@@ -165,10 +166,10 @@ RING_SIZE = RING_HEADER + RING_RECORDS * RECORD_SIZE
 BOX_SIZE = RINGS_AT + RING_COUNT * RING_SIZE
 
 # The first five are rewritten in place as the operation goes on; int64 index within the record in brackets.
-# serial [0] (0 while being written), entered_ns [1], issued_ns [2], wait_ns [3], returned_ns [4], seq [5] (in its group,
-# as the backend counts; 0 unknown), numel [6], group (index into the groups text, -1 none), op, flags, dtype, reduce,
-# ndim (255: more than one tensor, dims then hold the first's), tensors, peer (root or partner as global rank, -1 none),
-# tag, site, detail (string offsets), thread, dims.
+# serial [0] (0 while being written), entered_ns [1], issued_ns [2], wait_ns [3], returned_ns [4], seq [5] (in its
+# group, as the backend counts; 0 unknown), numel [6] (of all tensors), group (index into the groups text, -1 none), op,
+# flags, dtype, reduce, ndim, tensors (how many), peer (root or partner as global rank, -1 none), tag, site, detail
+# (string offsets), thread, dims (of the first tensor).
 RECORD = struct.Struct("<qqqqqqqhBBBBBBiiIII6I20x")
 # 20 spare bytes: a new field needs no new version while readers ignore it.
 

@@ -142,7 +142,7 @@ class BoxReader:
         fields = layout.RECORD.unpack_from(self._map, offset)
         if fields[0] <= 0 or self._numbers[offset // 8] != fields[0]:
             return None  # empty, or being written just now
-        return Record(*fields[:19], dims=fields[19 : 19 + min(fields[12], layout.MAX_DIMS)])
+        return Record._make((*fields[:19], fields[19 : 19 + min(fields[12], layout.MAX_DIMS)]))
 
 
 def _parsed(data: bytes) -> Any:

@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -152,7 +153,7 @@ class BoxWriter:
 
     def _take_over(self, ident: int) -> "RingWriter | None":
         """A ring whose thread has ended; its last operations stay until they are overwritten."""
-        alive = {thread.ident for thread in threading.enumerate()} - {ident}
+        alive = sys._current_frames().keys() - {ident}  # takes no lock, as threading.enumerate would
         for index, (owner, ring) in enumerate(self._rings):
             if owner not in alive:
                 self._rings[index] = (ident, ring)
@@ -172,7 +173,7 @@ class RingWriter:
     def __init__(self, box: BoxWriter, index: int) -> None:
         self._box = box
         self._map = box._map
-        self._numbers = box.numbers
+        self.numbers = box.numbers
         self._at = layout.RINGS_AT + index * layout.RING_SIZE
         self._begun = 0
         self.claim()
@@ -180,7 +181,7 @@ class RingWriter:
     def claim(self) -> None:
         """The calling thread writes from now on."""
         self._thread = threading.get_native_id()
-        self._numbers[self._at // 8] = self._thread
+        self.numbers[self._at // 8] = self._thread
         name = threading.current_thread().name.encode("utf-8", "replace")[:47]
         self._map[self._at + 16 : self._at + layout.RING_HEADER] = name.ljust(layout.RING_HEADER - 16, b"\0")
 
@@ -200,18 +201,19 @@ class RingWriter:
         ndim = len(dims)
         if ndim != layout.MAX_DIMS:
             dims = (dims + (0,) * layout.MAX_DIMS)[: layout.MAX_DIMS]
-        self._numbers[at // 8] = 0
+        self.numbers[at // 8] = 0
         layout.RECORD.pack_into(
             self._map, at, 0, time.monotonic_ns(), 0, 0, 0, seq, numel, group, op, flags, dtype, reduce,
             ndim, tensors if tensors < 256 else 255, peer, tag, site, detail, self._thread, *dims,
         )  # fmt: skip
-        self._numbers[at // 8] = serial
-        self._numbers[self._at // 8 + 1] = self._begun
+        self.numbers[at // 8] = serial
+        self.numbers[self._at // 8 + 1] = self._begun
+        self._box.live[Live.OPERATIONS] = serial
         return at // 8
 
     def set(self, index: int, field: FieldIndex, value: int) -> None:
         """Update a record that may have gone on to another thread's hands (a wait elsewhere): plain 8-byte store."""
-        self._numbers[index + field] = value
+        self.numbers[index + field] = value
 
     def fail(self, index: int, flags: int, detail: int) -> None:
         """Note that the operation raised."""

@@ -1,0 +1,44 @@
+"""Backward passes, by torch.autograd.backward: Tensor.backward calls it too."""
+
+import sys
+from typing import Any
+
+from diagd.probes import phases, steps
+from diagd.probes.box.layout import Phase
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.state import STATE
+
+_patches = Patches()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.autograd is there."""
+    torch = sys.modules["torch"]
+    _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, _before, _after, _failed))
+
+
+def remove() -> None:
+    """Put torch's own function back."""
+    _patches.undo()
+
+
+def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    STATE.evaluating = False
+    STATE.backward_depth += 1
+    if STATE.backward_depth == 1:
+        phases.enter(Phase.BACKWARD)
+    return STATE.backward_depth
+
+
+def _after(depth: int, result: Any) -> None:
+    STATE.backward_depth = depth - 1
+    if depth == 1 and STATE.live is not None:
+        phases.enter(Phase.OTHER)
+        steps.backward_completed()
+
+
+def _failed(depth: int, error: BaseException) -> None:
+    STATE.backward_depth = depth - 1
+    if depth == 1:
+        phases.enter(Phase.OTHER)

@@ -1,0 +1,65 @@
+"""What the probes cost this rank: measured by the rank itself, held under the budget, and switched for a benchmark."""
+
+import os
+
+from diagd.probes.box.layout import Live
+from diagd.probes.state import STATE
+
+MASK = 15  # one in 16 operations is timed, and counted sixteenfold
+BUDGET = 0.01  # of the time
+_WINDOW_NS = 20_000_000_000  # long enough that a start's warm-up is not taken for the running cost
+_MIN_STEPS = 50
+_OVERHEAD = int(Live.OVERHEAD_NS)
+
+
+class _Window:
+    began_ns = 0
+    step = 0
+    overhead_ns = 0
+
+
+_bench: list[tuple[int, int, int]] = []
+
+
+def add_sampled(ns: int) -> None:
+    """Count the cost of a timed operation for those that were not timed."""
+    STATE.live[_OVERHEAD] += ns * (MASK + 1)
+
+
+def step_completed(step: int, now: int) -> None:
+    """A training step is over: look at the budget, and at the benchmark's switch."""
+    if STATE.settings.bench_steps:
+        _bench_step(step, now, STATE.settings.bench_steps)
+    elif now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
+        _judge(step, now)
+
+
+def _judge(step: int, now: int) -> None:
+    spent = STATE.live[_OVERHEAD] - _Window.overhead_ns
+    took = now - _Window.began_ns
+    if _Window.began_ns and spent > BUDGET * took and STATE.detail:
+        STATE.detail -= 1
+        left_out = "shapes and types of operations" if STATE.detail == 1 else "call sites of operations"
+        STATE.note(f"left out to stay within the budget ({100 * spent / took:.1f} % of the time): {left_out}")
+    _Window.began_ns, _Window.step, _Window.overhead_ns = now, step, STATE.live[_OVERHEAD]
+
+
+def _bench_step(step: int, now: int, block: int) -> None:
+    """Note the step; after each block of them, switch the probes off or on and write the block down."""
+    _bench.append((step, now, int(STATE.recording)))
+    if step % block == 0:
+        _write_bench()
+        on = not STATE.recording
+        STATE.live[Live.ENABLED] = int(on)
+        STATE.record(on)
+
+
+def _write_bench() -> None:
+    lines = "".join(f"{step} {now} {on}\n" for step, now, on in _bench)
+    _bench.clear()
+    path = os.path.join(STATE.settings.folder, f"{os.getpid()}.bench")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, lines.encode())
+    finally:
+        os.close(fd)

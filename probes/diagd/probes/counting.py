@@ -1,0 +1,70 @@
+"""How many training steps there were: of several optimizers, the one that steps least."""
+
+import weakref
+from typing import Any
+
+STALE_AFTER = 32  # steps of the others: more than any usual ratio between the optimizers of one loop
+
+
+class _Count:
+    __slots__ = ("ref", "steps")
+
+    def __init__(self, ref: weakref.ref[Any], steps: int) -> None:
+        self.ref = ref
+        self.steps = steps
+
+
+class StepCounter:
+    """Counts each optimizer and keeps the least; constant work for each call, whatever their number.
+
+    One that appears later begins at the step that has been reached; one that the others have left far behind, or
+    that is gone, no longer counts.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._counts: dict[int, _Count] = {}
+        self._least = 0  # how many of them stand at `steps`
+        self._gone = False
+
+    def stepped(self, optimizer: Any) -> bool:
+        """Count a step of this optimizer; whether that completes a training step."""
+        if self._gone:
+            self._drop_gone()
+        count = self._counts.get(id(optimizer))
+        if count is None or count.ref() is not optimizer:
+            count = self._add(optimizer)
+        count.steps += 1
+        if count.steps == self.steps + 1:
+            self._least -= 1
+        elif count.steps > self.steps + STALE_AFTER:
+            self._drop_stale()
+        return self._advance()
+
+    def _add(self, optimizer: Any) -> _Count:
+        count = _Count(weakref.ref(optimizer, self._note_gone), self.steps)
+        self._counts[id(optimizer)] = count
+        self._least += 1
+        return count
+
+    def _note_gone(self, _: Any) -> None:
+        self._gone = True  # called at any moment, in any thread: only the next step acts on it
+
+    def _drop_gone(self) -> None:
+        self._gone = False
+        self._keep([key for key, count in self._counts.items() if count.ref() is not None])
+
+    def _drop_stale(self) -> None:
+        self._keep([key for key, count in self._counts.items() if count.steps > self.steps])
+
+    def _keep(self, keys: list[int]) -> None:
+        self._counts = {key: self._counts[key] for key in keys}
+        self._least = sum(count.steps == self.steps for count in self._counts.values())
+
+    def _advance(self) -> bool:
+        if self._least or not self._counts:
+            return False
+        before = self.steps
+        self.steps = min(count.steps for count in self._counts.values())
+        self._least = sum(count.steps == self.steps for count in self._counts.values())
+        return self.steps > before

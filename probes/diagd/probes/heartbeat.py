@@ -1,0 +1,96 @@
+"""The rank's one thread of diagd's: says that the process lives, and how far each group's backend has come."""
+
+import atexit
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+from diagd.probes import groups
+from diagd.probes.box.layout import Live
+from diagd.probes.guard import Probe
+from diagd.probes.state import STATE
+
+PERIOD_S = 0.25
+_stop = threading.Event()
+_thread: threading.Thread | None = None
+_registered = False
+
+
+def begin(probe: Probe) -> None:
+    """Start the thread, anew in a forked child that has become a rank."""
+    global _stop, _thread, _registered
+    _stop = threading.Event()
+    _thread = threading.Thread(target=_beat, args=(probe, _stop), name="diagd", daemon=True)
+    _thread.start()
+    if not _registered:
+        # A thread that is inside torch when the interpreter goes away takes the process down with it.
+        _registered = True
+        atexit.register(remove)
+
+
+def remove() -> None:
+    """Stop the thread."""
+    global _thread
+    _stop.set()
+    if _thread is not None and _thread.is_alive():
+        _thread.join(timeout=1.0)
+    _thread = None
+
+
+def _beat(probe: Probe, stop: threading.Event) -> None:
+    box = STATE.box
+    while not stop.is_set() and box is not None and STATE.box is box:
+        if probe.on:
+            probe.run(_tick)
+        elif not probe.tripped:
+            STATE.live[Live.HEARTBEAT_NS] = time.monotonic_ns()
+        else:
+            return
+        stop.wait(PERIOD_S)
+
+
+def _tick() -> None:
+    began = time.monotonic_ns()
+    STATE.live[Live.HEARTBEAT_NS] = began
+    living = list(groups.TABLE.values())
+    if living:
+        _count(living)
+    STATE.live[Live.OVERHEAD_NS] += time.monotonic_ns() - began
+
+
+def _count(living: list[groups.Group]) -> None:
+    before = [_issued(group) for group in living]
+    status = _recorder_status()
+    for group, issued in zip(living, before, strict=True):
+        done = _completed(status.get(str(group.number)), issued, _issued(group))
+        if STATE.box is not None:
+            STATE.box.set_counters(group.number, issued, done)
+
+
+def _issued(group: groups.Group) -> int:
+    handle = group.handle() if group.counts else None
+    return handle._get_sequence_number_for_group() if handle is not None else -1
+
+
+def _recorder_status() -> dict[str, Any]:
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
+    if dump is None:
+        return {}
+    status: dict[str, Any] = json.loads(dump(False, False)).get("pg_status") or {}
+    return status
+
+
+def _completed(row: dict[str, str] | None, issued: int, issued_after: int) -> int:
+    """What the flight recorder says was completed of a group's operations; -1 where it is not surely this group's.
+
+    It numbers the groups by itself as they are made, which is our order too. A group of two backends upsets that; so
+    the row counts only if it was enqueued what the group itself says, just before and just after.
+    """
+    if row is None:
+        return 0 if issued == 0 else -1
+    enqueued = int(row["last_enqueued_collective"])
+    if not 0 < issued <= enqueued <= issued_after:
+        return -1
+    return max(int(row["last_completed_collective"]), 0)

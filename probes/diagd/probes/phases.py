@@ -1,0 +1,84 @@
+"""The phase that a rank is in: set by the probes, and by a script that wants to say it itself."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from diagd.probes.box.layout import Live, Phase
+from diagd.probes.state import STATE
+
+_PHASE, _PHASE_NS = int(Live.PHASE), int(Live.PHASE_NS)
+_BACKWARD, _COLLECTIVE, _CHECKPOINT = int(Phase.BACKWARD), int(Phase.COLLECTIVE), int(Phase.CHECKPOINT)
+_KEPT_OVER_COLLECTIVE = (_BACKWARD, _COLLECTIVE, _CHECKPOINT)  # these say more than that they also communicate
+_ident = threading.get_ident
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Tell diagd what the code inside does, where it cannot see that; does nothing where diagd is not.
+
+    Args:
+        name: One of init, data, forward, backward, optimizer, collective, checkpoint, eval, other.
+
+    Raises:
+        ValueError: The name is none of these.
+    """
+    try:
+        chosen = Phase[name.upper()]
+    except (KeyError, AttributeError):
+        names = ", ".join(member.name.lower() for member in Phase)
+        raise ValueError(f"phase {name!r} is unknown; expected one of {names}") from None
+    before = now_in()
+    enter(chosen)
+    STATE.held += 1
+    try:
+        yield
+    finally:
+        STATE.held -= 1
+        if before is not None:
+            enter(before)
+
+
+def now_in() -> int | None:
+    """The phase at the moment; None where there is no box, or this is not the thread whose phase is shown."""
+    live = STATE.live
+    if live is None or _ident() != STATE.trainer:
+        return None
+    return int(live[_PHASE])
+
+
+def enter(chosen: int) -> None:
+    """Begin a phase; only the training thread does, and not while the script itself has named one."""
+    live = STATE.live
+    if live is None or STATE.held or _ident() != STATE.trainer:
+        return
+    if live[_PHASE] != chosen:
+        live[_PHASE] = chosen
+        live[_PHASE_NS] = time.monotonic_ns()
+
+
+def begin_collective(now: int) -> int | None:
+    """A blocking operation begins; the phase to go back to, None if it did not change."""
+    live = STATE.live
+    if STATE.held or _ident() != STATE.trainer:
+        return None
+    before = live[_PHASE]
+    if before in _KEPT_OVER_COLLECTIVE:
+        return None
+    live[_PHASE] = _COLLECTIVE
+    live[_PHASE_NS] = now
+    return int(before)
+
+
+def end_collective(before: int, now: int) -> None:
+    """It is over."""
+    live = STATE.live
+    if live is not None and live[_PHASE] == _COLLECTIVE:
+        live[_PHASE] = before
+        live[_PHASE_NS] = now
+
+
+def current_thread() -> int:
+    """The ident of the calling thread."""
+    return _ident()

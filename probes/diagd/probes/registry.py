@@ -1,0 +1,39 @@
+"""Every probe, by the name of its file. A new one needs its file, its test and a line here."""
+
+from __future__ import annotations
+
+
+class ProbeSpec:
+    """A probe and what starts it.
+
+    `modules`: install(module) is called with each of these right after it was imported, however that happens.
+    `always`: it also works before the process is known to be a rank.
+    """
+
+    def __init__(self, name: str, modules: tuple[str, ...], always: bool = False) -> None:
+        self.name = name
+        self.modules = modules
+        self.always = always
+
+
+C10D = "torch.distributed.distributed_c10d"
+
+PROBES: tuple[ProbeSpec, ...] = (
+    ProbeSpec("witness", ("subprocess", "multiprocessing.popen_fork", "multiprocessing.popen_forkserver"), always=True),
+    ProbeSpec("groups", (C10D,), always=True),
+    ProbeSpec("collectives", (C10D,)),
+    ProbeSpec("waits", (C10D,)),
+    ProbeSpec("stores", (C10D,)),
+    ProbeSpec("steps", ("torch.optim.optimizer", "deepspeed.runtime.engine"), always=True),
+    ProbeSpec("backward", ("torch.autograd",)),
+    ProbeSpec("data", ("torch.utils.data.dataloader",)),
+    ProbeSpec("evaluation", ("torch.nn.modules.module",)),
+    ProbeSpec(
+        "checkpoint",
+        ("torch.serialization", "torch.distributed.checkpoint.state_dict_saver", "safetensors.torch"),
+    ),
+    ProbeSpec("ending", ("multiprocessing.process", "torch.multiprocessing.spawn")),
+    ProbeSpec("heartbeat", ()),
+    ProbeSpec("stacks", ()),
+    ProbeSpec("server", ()),
+)

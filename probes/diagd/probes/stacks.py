@@ -1,0 +1,58 @@
+"""Stacks on a signal: faulthandler writes them without the GIL, also while some C code never gives it back.
+
+A forked child keeps the handler and writes to its parent's file: whoever asks, asks one process at a time.
+"""
+
+import faulthandler
+import os
+import signal
+from pathlib import Path
+from typing import IO, Any
+
+from diagd.probes.box.layout import Live
+from diagd.probes.guard import Probe
+from diagd.probes.identity import write_identity
+from diagd.probes.state import STATE
+
+_file: IO[Any] | None = None
+_signal = 0
+
+
+def begin(probe: Probe) -> None:
+    """Register the first free real-time signal; a user's own handlers sit on SIGUSR1 and 2."""
+    global _file, _signal
+    number = _signal or _free_signal()
+    if not number or STATE.box is None:
+        STATE.note("no stacks by signal: every real-time signal is taken")
+        return
+    path = STATE.box.path.parent / f"{os.getpid()}.stacks"
+    _file = Path(path).open("a")  # noqa: SIM115 - open for as long as the process lives
+    faulthandler.register(number, file=_file, all_threads=True, chain=False)
+    _signal = number
+    STATE.live[Live.STACK_SIGNAL] = number
+    write_identity(stacks_file=str(path))
+
+
+def remove() -> None:
+    """Give the signal back."""
+    if _signal:
+        faulthandler.unregister(_signal)
+        if STATE.live is not None:
+            STATE.live[Live.STACK_SIGNAL] = 0
+
+
+def _free_signal() -> int:
+    caught = _caught()
+    for number in range(signal.SIGRTMIN + 6, signal.SIGRTMAX + 1):
+        if signal.getsignal(number) == signal.SIG_DFL and not caught >> (number - 1) & 1:
+            return number
+    return 0
+
+
+def _caught() -> int:
+    """Signals that some handler is set for, also by C code, as a bit mask."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return sum(int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt", "SigIgn")))
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,39 @@
+"""Puts the probes in place in a process that has just started; called once by the bootstrap."""
+
+from __future__ import annotations
+
+import sys
+
+from diagd.probes import hook, settings
+from diagd.probes.guard import Probe
+from diagd.probes.registry import PROBES, ProbeSpec
+from diagd.probes.state import STATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+SWITCHES: dict[str, Probe] = {}
+
+
+def start(environ: Mapping[str, str]) -> None:
+    """Arrange for each wanted probe to be installed when its module is imported."""
+    STATE.settings = settings.read(environ)
+    wanted = STATE.settings.probes
+    for bit, spec in enumerate(PROBES):
+        if wanted is None or spec.name in wanted:
+            _arrange(spec, Probe(spec.name, bit, spec.always))
+
+
+def _arrange(spec: ProbeSpec, probe: Probe) -> None:
+    SWITCHES[spec.name] = probe
+    STATE.listeners.append(probe.switch)
+    for module in spec.modules:
+        hook.after_import(module, lambda loaded: probe.run(_install, spec.name, probe, loaded))
+
+
+def _install(name: str, probe: Probe, loaded: Any) -> None:
+    module = f"diagd.probes.{name}"
+    __import__(module)
+    sys.modules[module].install(probe, loaded)

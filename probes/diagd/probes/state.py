@@ -1,0 +1,62 @@
+"""This process as the probes know it: its box, and whether they record at the moment."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+
+from diagd.probes.settings import Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from diagd.probes.box.writer import BoxWriter
+
+
+class State:
+    """One for each process, reset in a forked child."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.listeners: list[Callable[[bool], None]] = []  # told when recording begins or ends
+        self.notes: list[str] = []
+        self.off_bits = 0
+        self.forked = False
+        self.on_note: Callable[[], None] | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """There is no box (yet, or no longer)."""
+        self.box: BoxWriter | None = None
+        self.live: Any = None  # the box's live numbers; None exactly where there is no box
+        self.is_rank = False
+        self.recording = False
+        self.trainer = get_ident()  # the thread that trains: the only one whose doings are phases
+        self.backward_depth = 0
+        self.held = 0  # depth of phases that the script itself has named
+        self.evaluating = False
+        self.detail = 2  # 2 all, 1 without shapes, 0 without call sites either (shed for the budget)
+
+    def record(self, on: bool) -> None:
+        """Begin or end to record."""
+        self.recording = on
+        for listener in self.listeners:
+            listener(on)
+
+    def count_error(self) -> None:
+        """A probe failed."""
+        if self.box is not None:
+            from diagd.probes.box.layout import Live
+
+            self.live[Live.PROBE_ERRORS] += 1
+
+    def note(self, text: str) -> None:
+        """Keep, once, why something is not watched; it is shown with the identity."""
+        if text not in self.notes and len(self.notes) < 50:
+            self.notes.append(text)
+            if self.on_note is not None:
+                self.on_note()
+
+
+STATE = State()

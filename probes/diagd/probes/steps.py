@@ -1,0 +1,139 @@
+"""Training steps, from the optimizers, an engine that has steps of its own, or else backward passes."""
+
+import time
+from typing import Any
+
+from diagd.probes import cost, phases, rank
+from diagd.probes.box.layout import Live, Phase
+from diagd.probes.counting import StepCounter
+from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.state import STATE
+
+_STEP, _STEP_NS, _STARTED = int(Live.STEP), int(Live.STEP_NS), int(Live.STEP_STARTED_NS)
+_OPTIMIZER_STEPS, _BACKWARDS = int(Live.OPTIMIZER_STEPS), int(Live.BACKWARDS)
+_OPTIMIZER, _FORWARD, _BACKWARD = int(Phase.OPTIMIZER), int(Phase.FORWARD), int(Phase.BACKWARD)
+_patches = Patches()
+_hooks: list[Any] = []
+
+
+class _Progress:
+    """What has been seen in this process."""
+
+    def __init__(self) -> None:
+        self.counter = StepCounter()
+        self.optimizers_made = 0
+        self.engine = False
+        self.open = 0  # id of the optimizer that is inside its step
+        self.single_refused = False  # no process group, and not the kind of process that is a rank without one
+
+
+PROGRESS = _Progress()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.optim.optimizer or DeepSpeed's engine is there."""
+    if module.__name__.startswith("deepspeed"):
+        _install_engine(probe, module)
+        return
+    STATE.listeners.append(_at_switch)
+    _patches.replace(module.Optimizer, "_patch_step_function", wrapper(probe, _made, _ignore, _ignore))
+    _hooks.append(module.register_optimizer_step_pre_hook(lambda o, a, k: _guarded(probe, _entered, o)))
+    _hooks.append(module.register_optimizer_step_post_hook(lambda o, a, k: _guarded(probe, _stepped, o)))
+
+
+def remove() -> None:
+    """Take the hooks away."""
+    _patches.undo()
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def _guarded(probe: Probe, function: Any, optimizer: Any) -> None:
+    if probe.on:
+        probe.run(function, optimizer)
+
+
+def _at_switch(recording: bool) -> None:
+    if STATE.box is None:
+        PROGRESS.__init__()  # type: ignore[misc]  # a forked child begins anew
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do afterwards."""
+
+
+def _made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    PROGRESS.optimizers_made += 1
+
+
+def _entered(optimizer: Any) -> None:
+    if STATE.live is None and not _open_for_lone_rank():
+        return
+    if not STATE.is_rank and not _open_for_lone_rank():
+        return
+    if not STATE.recording:
+        return
+    if not STATE.backward_depth:
+        STATE.trainer = phases.current_thread()
+    if PROGRESS.open == 0 or phases.now_in() != _OPTIMIZER:
+        PROGRESS.open = id(optimizer)
+        phases.enter(_OPTIMIZER)
+
+
+def _open_for_lone_rank() -> bool:
+    if PROGRESS.single_refused:
+        return False
+    PROGRESS.single_refused = not rank.become_lone_rank()
+    return not PROGRESS.single_refused
+
+
+def _stepped(optimizer: Any) -> None:
+    live = STATE.live
+    if live is None:
+        return
+    now = time.monotonic_ns()
+    live[_OPTIMIZER_STEPS] += 1
+    completed = PROGRESS.counter.stepped(optimizer)
+    if PROGRESS.open == id(optimizer):
+        PROGRESS.open = 0
+        if STATE.recording:
+            phases.enter(_BACKWARD if STATE.backward_depth else _FORWARD)
+    if completed and not PROGRESS.engine:
+        _complete(now)
+    if STATE.recording:
+        live[Live.OVERHEAD_NS] += time.monotonic_ns() - now
+
+
+def _complete(now: int) -> None:
+    """A training step is over."""
+    live = STATE.live
+    live[_STEP] = max(live[_STEP], 0) + 1
+    live[_STEP_NS] = live[_STARTED] = now
+    cost.step_completed(live[_STEP], now)
+
+
+def backward_completed() -> None:
+    """A backward pass at the root is over; it is a step where there are no optimizers to go by."""
+    live = STATE.live
+    live[_BACKWARDS] += 1
+    if not PROGRESS.optimizers_made and not PROGRESS.engine and STATE.is_rank:
+        _complete(time.monotonic_ns())
+
+
+def _install_engine(probe: Probe, module: Any) -> None:
+    engine = module.DeepSpeedEngine
+    name = "_take_model_step" if hasattr(engine, "_take_model_step") else "step"
+    _patches.replace(engine, name, wrapper(probe, _before_engine, _after_engine, _ignore))
+
+
+def _before_engine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if STATE.live is None:
+        return None
+    PROGRESS.engine = True
+    return args[0], getattr(args[0], "global_steps", 0)
+
+
+def _after_engine(token: Any, result: Any) -> None:
+    engine, before = token
+    if STATE.live is not None and getattr(engine, "global_steps", before + 1) != before:
+        _complete(time.monotonic_ns())

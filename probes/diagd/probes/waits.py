@@ -1,0 +1,88 @@
+"""Waiting for an operation that was issued before: Work.wait, joined to the operation's record."""
+
+import sys
+import time
+from typing import Any
+
+from diagd.probes import cost, groups, phases, sites
+from diagd.probes.box.layout import FieldIndex, Flag, Op
+from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.state import STATE
+
+_MAX_WATCHED = 4096  # works that nobody waits for are forgotten, oldest first
+_WAIT = int(FieldIndex.WAIT)
+_RETURNED = int(FieldIndex.RETURNED)
+_patches = Patches()
+_now = time.monotonic_ns
+_watched: dict[int, tuple[int, int]] = {}  # id of the Work, which takes no attributes -> record, its serial
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.distributed.distributed_c10d is there."""
+    STATE.listeners.append(lambda recording: _watched.clear())
+    _patches.replace(module.Work, "wait", wrapper(probe, _before, _after, _failed))
+
+
+def remove() -> None:
+    """Put torch's own method back."""
+    _patches.undo()
+
+
+def watch(work: Any, index: int, serial: int) -> None:
+    """Remember which record `work` belongs to; a later Work at the same address takes its place."""
+    if len(_watched) >= _MAX_WATCHED:
+        for key in list(_watched)[: _MAX_WATCHED // 2]:
+            _watched.pop(key, None)
+    _watched[id(work)] = (index, serial)
+
+
+def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    box = STATE.box
+    if box is None:
+        return None
+    now = _now()
+    numbers = box.numbers
+    found = _watched.pop(id(args[0]), None)
+    if found is None:
+        return _before_unseen()
+    index, serial = found
+    if numbers[index] != serial:
+        return None  # so long ago that its place was used again
+    numbers[index + _WAIT] = now
+    phase = phases.begin_collective(now)
+    if serial & cost.MASK == 0:
+        cost.add_sampled(_now() - now)
+    return index, serial, phase
+
+
+def _before_unseen() -> Any:
+    """C++ issued it, or the probes were off then: show at least that, where and since when this thread waits."""
+    ring = STATE.box.ring() if STATE.box is not None else None
+    if ring is None:
+        return None
+    site = sites.site(sys._getframe(3))
+    index = ring.begin(Op.WAIT, -1, 0, 0, 0, -1, 0, site, 0, -1, 0, ())
+    now = _now()
+    ring.set(index, FieldIndex.ISSUED, now)
+    ring.set(index, FieldIndex.WAIT, now)
+    return index, STATE.box.numbers[index], phases.begin_collective(now)  # type: ignore[union-attr]
+
+
+def _after(token: Any, result: Any) -> None:
+    index, serial, phase = token
+    now = _now()
+    numbers = STATE.box.numbers  # type: ignore[union-attr]  # a token comes from a box
+    if numbers[index] == serial:
+        numbers[index + _RETURNED] = now
+    if phase is not None:
+        phases.end_collective(phase, now)
+    if serial & cost.MASK == 0:
+        cost.add_sampled(_now() - now)
+
+
+def _failed(token: Any, error: BaseException) -> None:
+    box = STATE.box
+    ring = box.ring() if box is not None else None
+    if box is not None and ring is not None and box.numbers[token[0]] == token[1]:
+        ring.fail(token[0], Flag.FAILED, box.passing(groups.describe(error)))
+    _after(token, None)
