@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
                 say(instruction)
         if "exited" in message:
             if report := plan.get("report"):
-                (Path(options["--run-dir"]) / "report.json").write_text(json.dumps(report))
+                (Path(options["--report"]) / "report.json").write_text(json.dumps(report))
             if plan.get("silent"):
                 time.sleep(60)
             say({"done": True})

@@ -54,7 +54,7 @@ def _report(source: str | None) -> Mapping[str, Any]:
     except OSError:
         finished = []
     for folder in finished:
-        if source in (None, folder.name) and (kept := read_report(folder)):
+        if (kept := read_report(folder)) and source in (None, folder.name, kept["job"]["id"]):
             return kept
     known = [*(job.job for job in running_jobs()), *(folder.name for folder in finished)]
     raise DiagdError(

@@ -12,7 +12,7 @@ from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
     from diagd.daemon.agent.discovery import Job
-    from diagd.daemon.supervisor import Plan
+    from diagd.daemon.supervisor import Place, Plan
 
 KEPT_JOBS = 20
 _NO_JOB = "start one with `diagd run -- COMMAND…`; `diagd dump` also finds the ranks of a job that runs without diagd"
@@ -34,28 +34,36 @@ def read_report(place: Path) -> dict[str, Any] | None:
     return report if isinstance(report, dict) and report.get("schema") == "diagd.report/1" else None
 
 
+def fresh_home(place: "Place | None") -> Path | None:
+    """A folder for the report of a job for which none was asked; on a disk, since dumps must outlive the job."""
+    if place is None:
+        return None
+    home = state_home() / place.path.name
+    try:
+        shutil.rmtree(home, ignore_errors=True)  # of an earlier job of this name
+        home.mkdir(parents=True)
+    except OSError:  # a read-only home: what is found is still said on stderr
+        return place.path / "report"
+    return home
+
+
 def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
-    """Save what a finished job leaves in its run directory; lines that say where."""
+    """Save what a finished job leaves, so that `diagd incidents` knows it; lines that say where things are."""
     assert plan.place is not None  # noqa: S101 - the caller's condition
-    kept = state_home() / _file_name(plan.job_id)
     lines = []
-    with suppress(OSError):  # a read-only home costs `diagd incidents` its memory, no more
-        if report is not None:
+    with suppress(OSError):
+        traces = plan.place.path / "fr"
+        if plan.report_dir and traces.is_dir() and any(traces.iterdir()):
+            target = plan.report_dir / "fr"
+            shutil.copytree(traces, target, dirs_exist_ok=True)
+            lines.append(f"torch’s own traces are kept in {target}")
+    with suppress(OSError):
+        kept = state_home() / plan.place.path.name
+        if report is not None and kept != plan.report_dir:
             kept.mkdir(parents=True, exist_ok=True)
             (kept / "report.json").write_text(json.dumps(report), encoding="utf-8")
-        for name in ("dumps", "fr"):
-            source = plan.place.path / name
-            if source.is_dir() and any(source.iterdir()):
-                target = plan.report_dir or kept
-                target.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(source, target / name, dirs_exist_ok=True)
-                lines.append(f"{'dumps' if name == 'dumps' else 'torch’s own traces'} are kept in {target / name}")
         _forget_old()
     return lines
-
-
-def _file_name(job_id: str) -> str:
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in job_id).lstrip(".") or "job"
 
 
 def _forget_old() -> None:

@@ -109,7 +109,7 @@ def command(words: tuple[str, ...], quiet: bool, **options: Any) -> int:
         if plan.place:
             plan.place.remove()
         raise DiagdError(exc.message, help=exc.help, exit_code=exc.exit_code) from exc
-    _finish(plan, outcome, quiet)
+    _finish(plan, outcome, quiet=quiet, asked=options["report"] is not None)
     return outcome.exit_code
 
 
@@ -118,6 +118,7 @@ def _say(line: str) -> None:
 
 
 def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **options: Any) -> "Plan":
+    from diagd.daemon.cli.jobs import fresh_home
     from diagd.daemon.supervisor import Plan, find_place, job_id_of
 
     environ = dict(os.environ)
@@ -133,7 +134,7 @@ def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **
         bootstrap=_bootstrap(),
         job_id=name,
         place=place,
-        report_dir=_report_dir(report) if report else None,
+        report_dir=_report_dir(report) if report else fresh_home(place),
         hang_after_s=options["hang_after"],
         on_hang=options["on_hang"],
         aggregator=options["aggregator"],
@@ -167,23 +168,23 @@ def _report_dir(path: Path) -> Path:
     return path.absolute()
 
 
-def _finish(plan: "Plan", outcome: "Outcome", quiet: bool) -> None:
+def _finish(plan: "Plan", outcome: "Outcome", *, quiet: bool, asked: bool) -> None:
     """The summary, and the run directory's end."""
     from diagd.daemon.cli.jobs import keep_finished, read_report
     from diagd.daemon.report.text import shown_path, summary_lines
 
     if plan.place is None:
         return
-    report = read_report(plan.report_dir or plan.place.path)
+    report = read_report(plan.report_dir) if plan.report_dir else None
     if report is not None:
         lines = summary_lines(report)
-        if plan.report_dir:
+        if plan.report_dir and (asked or report["incidents"]):
             lines[-1] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
     else:
-        lines = ["the job ran unwatched: the watch process left no report" if not outcome.finished else "no report"]
-    if not (quiet and report is not None and not report["incidents"]):
+        lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
+    if not quiet or report is None or report["incidents"]:
         for line in lines:
             _say(line)
-    for kept in keep_finished(plan, report):
-        _say(kept)
+    for line in keep_finished(plan, report):
+        _say(line)
     plan.place.remove()

@@ -27,7 +27,7 @@ def verdict_lines(incident: Incident | Json, *, colour: bool = False) -> list[st
     found = incident.as_json() if isinstance(incident, Incident) else incident
     lines = [f"diagd: {_headline(found, colour)}"]
     for label, text in _details(found):
-        lines.append(_cut(f"{_INDENT}{label:<9} {text}"))
+        lines.append(_cut(f"{_INDENT}{label:<9} {_one_line(text)}"))
     return lines
 
 
@@ -47,11 +47,11 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
         yield "waiting", _waiting(incident)
     cause = incident["causes"][0] if incident["causes"] else None
     if cause is not None:
-        yield "because", _cut(f"{_one_line(cause['cause'])} [{_evidence(cause['evidence'])}]", 240)
-        yield "do", _one_line(cause["fix"]["action"])
+        yield "because", _cut(f"{cause['cause']} [{_evidence(cause['evidence'])}]", 240)
+        yield "do", cause["fix"]["action"]
     more = f"diagd explain {incident['kind']}"
     if incident.get("dump"):
-        more += f"    dump: {incident['dump']}"
+        more += f" · dump: {incident['dump']}"
     yield "more", more
 
 
@@ -80,7 +80,7 @@ def _places(locations: Sequence[Json]) -> str:
 
 
 def _evidence(evidence: Sequence[Json]) -> str:
-    return "; ".join(f"{_one_line(e['what'])} ({e['source']})" for e in evidence[:_EVIDENCE])
+    return "; ".join(f"{e['what']} ({e['source']})" for e in evidence[:_EVIDENCE])
 
 
 def summary_lines(report: Json) -> list[str]:

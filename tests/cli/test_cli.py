@@ -1,0 +1,178 @@
+"""The command line as a person meets it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.report.reports import incident, report
+
+from diagd.daemon.cli.main import COMMANDS
+
+HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
+FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
+# Files in the folder that are not verbs.
+HELPERS = {"__init__", "__main__", "main", "jobs", "checks", "service"}
+
+
+def diagd(*words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "diagd.daemon.cli", *words],
+        cwd=cwd, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["dump", "--help"], ["version"]])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    code = f"""
+import sys
+from diagd.daemon.cli import main
+code = main({words!r})
+print([name for name in {HEAVY!r} if name in sys.modules], code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_verb_has_help_with_its_options(name: str) -> None:
+    done = diagd(name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: diagd {name}")
+    assert len(done.stdout.splitlines()) >= 5
+
+
+def test_every_file_is_a_verb_or_known_not_to_be() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(COMMANDS) | HELPERS
+
+
+def test_exit_codes_are_in_the_help() -> None:
+    done = diagd("--help")
+    for code in ("85", "86", "3 partial"):
+        assert code in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["stats"], "diagd status"),
+        (["torchrun", "train.py"], "diagd run -- torchrun"),
+        (["run"], "diagd run -- torchrun"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_right(words: list[str], hint: str) -> None:
+    done = diagd(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert hint in done.stderr
+
+
+def test_there_is_no_colour_off_a_terminal() -> None:
+    assert "\033" not in diagd("explain", "hang.rank_missing").stdout
+
+
+def test_explain_says_what_to_do() -> None:
+    done = diagd("explain", "hang.rank_missing")
+    assert done.returncode == 0
+    for heading in ("What you see", "How it comes about", "do ", "verify"):
+        assert heading in done.stdout
+
+
+def test_explain_lists_the_kinds() -> None:
+    assert "hang.data_starved" in diagd("explain").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("rank_mising", "hang.rank_missing"), ("hang.stopped", "hang.rank_stopped")]
+)
+def test_an_unknown_kind_gets_a_suggestion(word: str, meant: str) -> None:
+    done = diagd("explain", word)
+    assert done.returncode == 2
+    assert meant in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_completion(shell: str) -> None:
+    assert "_DIAGD_COMPLETE" in diagd("completion", shell).stdout
+
+
+def test_completion_knows_the_kinds() -> None:
+    done = diagd(COMP_WORDS="diagd explain hang.ra", COMP_CWORD="2", _DIAGD_COMPLETE="bash_complete")
+    assert "plain,hang.rank_missing" in done.stdout.splitlines()
+
+
+def test_incidents_of_a_report(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(report(incident())))
+    done = diagd("incidents", str(tmp_path), "--fail")
+    assert done.returncode == 1
+    assert "hang.data_starved" in done.stdout
+    shown = diagd("incidents", str(tmp_path / "report.json"), "--json")
+    assert json.loads(shown.stdout) == report(incident())
+    assert shown.returncode == 0
+
+
+def test_incidents_of_the_last_finished_job(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "diagd" / name).mkdir(parents=True)
+        (tmp_path / "diagd" / name / "report.json").write_text(json.dumps(report(incident(id=name))))
+    done = diagd("incidents", "b", "--json", XDG_STATE_HOME=str(tmp_path))
+    assert json.loads(done.stdout)["incidents"][0]["id"] == "b"
+    missing = diagd("incidents", "c", XDG_STATE_HOME=str(tmp_path))
+    assert missing.returncode == 4
+    assert "a" in missing.stderr
+
+
+def test_what_is_no_report_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("{")
+    done = diagd("incidents", str(tmp_path))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_traceback_is_only_for_those_who_ask(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("{")
+    assert "Traceback" in diagd("-v", "incidents", str(tmp_path)).stderr
+
+
+def test_dump_finds_a_process_by_its_pid_and_is_honest_about_ranks_that_are_not_there(tmp_path: Path) -> None:
+    code = "def stuck():\n    print('up', flush=True)\n    input()\nstuck()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        done = diagd("dump", "--pid", str(process.pid), "-o", "out", cwd=tmp_path)
+        partial = diagd("dump", "--pid", str(process.pid), "--rank", "0,5", cwd=tmp_path)
+    finally:
+        process.communicate("")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "out")
+    assert "stuck" in done.stdout
+    assert (tmp_path / "out/summary.txt").is_file()
+    assert partial.returncode == 3
+    assert "rank 5" in partial.stderr
+
+
+@pytest.mark.parametrize("ranks", ["5-2", "a", "1,,2", "-1"])
+def test_ranks_that_make_no_sense_are_refused(ranks: str) -> None:
+    assert diagd("dump", "--rank", ranks).returncode == 2
+
+
+def test_dump_of_nothing_says_how_to_go_on() -> None:
+    assert diagd("dump", "--pid", "999999999").returncode == 4
+    done = diagd("dump", "--job", "no-such-job")
+    assert done.returncode == 4
+    assert "no running job is called no-such-job" in done.stderr
+
+
+def test_doctor_says_what_is_there_and_what_is_lost(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    done = diagd("doctor", "--json", "--python", str(bare))
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks["run directory"]["state"] == "ok"
+    assert checks["trainer's Python"]["state"] == "degraded"
+    assert {"/dev/shm", "ptrace", "py-spy", "cgroup", "GPU", "ports"} <= set(checks)
+    assert all(check["help"] for check in checks.values() if check["state"] in ("degraded", "missing"))

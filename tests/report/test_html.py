@@ -1,0 +1,78 @@
+"""The page: whole, safe, and in need of nothing else."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from tests.report.reports import incident, report
+
+from diagd.daemon.report.html import page, write_html
+
+EVIL = "<script>alert('x')</script>&\"'{{ 7 * 7 }}"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def tags(text: str) -> set[str]:
+    parser = Tags()
+    parser.feed(text)
+    assert parser.open == []
+    return parser.seen
+
+
+def test_the_page_holds_what_the_report_does() -> None:
+    text = page(report(incident(), notes=["no ptrace"]))
+    for expected in ("hang.data_starved", "rank 1", "ranks 0,2", "train.py:32", "ALLREDUCE #51", "Check the file server",
+                     "the same stack in 4 looks", "90 % sure", "dumps/i1", "no ptrace", "ended it"):  # fmt: skip
+        assert expected in text
+    tags(text)
+
+
+def test_whatever_comes_from_the_job_is_escaped() -> None:
+    evil = incident(summary=EVIL, names=[EVIL], group=EVIL, dump=EVIL, id='"><script>')
+    evil["locations"][0].update(function=EVIL, file=EVIL)
+    evil["causes"][0]["cause"] = EVIL
+    evil["causes"][0]["evidence"][0].update(what=EVIL, source=EVIL)
+    evil["causes"][0]["fix"] = dict.fromkeys(("action", "expected", "verify", "if_not"), EVIL)
+    made = report(evil, notes=[EVIL])
+    made["job"].update(id=EVIL, command=[EVIL])
+    made["ranks"][0].update(host=EVIL, exit=EVIL, phase=EVIL)
+    text = page(made)
+    assert "script" not in tags(text)
+    assert "{{ 7 * 7 }}" in text  # not evaluated
+
+
+def test_the_page_needs_no_network() -> None:
+    text = page(report(incident()))
+    assert not re.search(r"https?://|src=|@import|url\(", text)
+    assert "default-src 'none'" in text
+
+
+def test_a_job_without_ranks_or_end_has_a_page_too() -> None:
+    made = report(ranks=0)
+    made["job"].update(ended_at=None, exit_code=None, command=[])
+    text = page(made)
+    assert "No rank was seen" in text
+    assert "No incident so far" in text
+    tags(text)
+
+
+def test_a_page_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    write_html(report(incident()), path)
+    assert path.read_text().rstrip().endswith("</html>")
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]

@@ -1,0 +1,96 @@
+"""Verdicts and summaries as a person reads them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report.reports import incident, report
+
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Severity
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.report.text import rank_ranges, summary_lines, verdict_lines
+
+
+def test_a_verdict_says_what_where_who_waits_why_and_what_to_do() -> None:
+    assert verdict_lines(incident()) == [
+        "diagd: critical hang.data_starved: rank 1 waits for its data in _read (train.py:32); "
+        "ranks 0,2 wait for it in ALLREDUCE #51",
+        "       where     rank 1 in _read, train.py:32 ← __getitem__, train.py:28",
+        "       waiting   ranks 0,2 in ALLREDUCE #51 of group default_pg",
+        "       because   reading a file does not return [the same stack in 4 looks (stack); it sleeps in openat (kernel)]",
+        "       do        Check the file server behind this path.",
+        "       more      diagd explain hang.data_starved    dump: dumps/i1",
+    ]
+
+
+def test_a_resolved_incident_says_so() -> None:
+    assert verdict_lines(incident(state="resolved", severity="warning"))[0].startswith("diagd: resolved hang.data_st")
+
+
+def test_ranks_at_the_same_place_are_told_once() -> None:
+    places = [{"rank": r, "function": "f", "file": "a.py", "line": 1} for r in (0, 1, 2, 4)]
+    assert "       where     ranks 0-2,4 in f, a.py:1" in verdict_lines(incident(locations=places))
+
+
+def test_colour_is_only_for_terminals() -> None:
+    assert "\033" not in "".join(verdict_lines(incident()))
+    assert "\033[1;31mcritical" in verdict_lines(incident(), colour=True)[0]
+
+
+def test_an_incident_needs_no_json() -> None:
+    cause = Cause("k", "why", 0.9, Basis.OBSERVATION, (Evidence("seen", "stack"),))
+    fix = {"action": "act", "expected": "", "verify": "", "if_not": ""}
+    made = Incident("i", "hang.rank_blocked", Severity.CRITICAL, 1.0, (1,), "rank 1 is stuck", (cause,), (fix,))
+    lines = verdict_lines(made)
+    assert lines[0] == "diagd: critical hang.rank_blocked: rank 1 is stuck"
+    assert len(lines) <= 6
+
+
+_TEXT = st.text(max_size=400)
+
+
+@given(_TEXT, _TEXT, st.lists(st.integers(0, 5000), max_size=200), _TEXT, _TEXT)
+def test_whatever_the_job_says_a_verdict_stays_a_few_printable_lines(
+    summary: str, function: str, ranks: list[int], cause: str, action: str
+) -> None:
+    place = {"rank": 1, "function": function, "file": function, "line": 3}
+    made: dict[str, Any] = incident(summary=summary[:300], locations=[place], waiting_ranks=sorted(set(ranks)))
+    made["causes"][0]["cause"] = cause
+    made["causes"][0]["fix"]["action"] = action
+    lines = verdict_lines(made)
+    assert len(lines) <= 6
+    assert all(line.isprintable() and len(line) <= 350 for line in lines)
+
+
+@given(st.text(max_size=2000))
+def test_a_summary_has_at_most_300_characters(summary: str) -> None:
+    cause = Cause("k", "why", 0.9, Basis.OBSERVATION, (Evidence("seen", "stack"),))
+    made = Incident("i", "hang.rank_blocked", Severity.CRITICAL, 1.0, (1,), summary, (cause,), ({"action": ""},))
+    assert len(made.as_json()["summary"]) <= 300
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [([], "ranks "), ([3], "rank 3"), ([0, 1], "ranks 0,1"), ([2, 1, 0], "ranks 0-2"), ([0, 1, 2, 4, 7, 8], "ranks 0-2,4,7,8")],
+)  # fmt: skip
+def test_ranges(ranks: list[int], text: str) -> None:
+    assert rank_ranges(ranks, named=True) == text
+
+
+def test_a_summary_of_a_good_job() -> None:
+    assert summary_lines(report()) == ["3 ranks, 25 steps; no incident."]
+
+
+def test_a_summary_of_a_bad_job_names_the_worst() -> None:
+    assert summary_lines(report(incident())) == [
+        "3 ranks, 25 steps; 1 incident (1 critical), first hang.data_starved (rank 1)."
+    ]
+
+
+def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None:
+    lines = summary_lines(report(ranks=0, notes=["no ptrace"]))
+    assert lines == [
+        "No rank was seen (no torch.distributed, no optimizer step); no incident.",
+        "Not watched: no ptrace.",
+    ]
