@@ -1,0 +1,119 @@
+"""A dump of ranks in bad states, and of what never heard of diagd."""
+
+import json
+import os
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.builders import box, enter_all_reduce, stand_ins, until
+
+from diagd.daemon.agent import dump_parts, recorder
+from diagd.daemon.agent.dump import collect_dump, targets_of_run, targets_outside
+from diagd.daemon.agent.dump_parts import Context
+from diagd.daemon.agent.outside import find_ranks
+from diagd.daemon.agent.procfs import Procfs
+
+GLOO = Path(__file__).with_name("fixtures") / "gloo_flight_recorder.json"
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_stopped_and_a_gil_holding_rank_are_dumped_with_the_rest(tmp_path: Path) -> None:
+    run_dir, folder, said = tmp_path / "run", tmp_path / "dump", list[str]()
+    run_dir.mkdir()
+    with stand_ins(run_dir, "wait", "gil", "wait") as (_, _, stopped):
+        os.kill(stopped.pid, signal.SIGSTOP)
+        until(lambda: " (stopped)" in Path(f"/proc/{stopped.pid}/status").read_text(encoding="utf-8"))
+        summary = collect_dump(targets_of_run(run_dir), folder, said.append)
+    assert sorted(text.partition(" ")[0] for text in said) == ["rank0", "rank1", "rank2"]
+    assert [rank.state in "RS" for rank in summary.ranks] == [True, True, False]
+    assert summary.ranks[2].missing == {
+        "collectives": "the process is stopped",
+        "native stacks": "the process is stopped: native frames need it to run",
+    }
+    assert "hold_the_gil" in (folder / "rank1/stacks.txt").read_text(encoding="utf-8")
+    assert "wait_in_all_reduce" in (folder / "rank0/stacks_native.txt").read_text(encoding="utf-8")
+    assert load(folder / "rank0/process.json")["threads"][0]["name"]
+    assert load(folder / "rank0/memory.json")["smaps_rollup"]["Rss"] > 1_000_000
+    assert load(folder / "rank0/box.json")["identity"]["rank"] == 0
+    assert "rank 1: match ← hold_the_gil stand_in_rank.py" in summary.groups
+    assert summary.text == (folder / "summary.txt").read_text(encoding="utf-8")
+    assert len(load(folder / "summary.json")["ranks"]) == 3
+    assert not summary.complete
+
+
+def test_only_the_ranks_that_are_asked_for_are_dumped(tmp_path: Path) -> None:
+    for rank in range(3):
+        box(tmp_path, rank, pid=4_000_000 + rank, start=5)
+    assert [target.label for target in targets_of_run(tmp_path, [0, 2, 9])] == ["rank0", "rank2"]
+
+
+def test_a_dead_rank_leaves_its_box_in_the_dump(tmp_path: Path) -> None:
+    enter_all_reduce(box(tmp_path, pid=4_000_000, start=5))
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump")
+    assert summary.ranks[0].parts == ["box"]
+    assert summary.ranks[0].missing["stacks"] == "the process has ended"
+    assert [op["name"] for op in load(tmp_path / "dump/rank0/collectives.json")] == ["ALLREDUCE"]
+
+
+def test_a_process_that_knows_nothing_of_diagd_is_dumped_from_outside(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with stand_ins(run_dir, "unarmed") as (rank,):
+        targets = targets_outside(find_ranks(pids=[rank.pid]))
+        summary = collect_dump(targets, tmp_path / "dump")
+    (found,) = summary.ranks
+    assert {"process state", "stacks", "native stacks", "memory"} <= set(found.parts)
+    assert "started under diagd" in found.missing["box"]
+    assert "stand_in_rank.py" in (tmp_path / "dump/rank0/stacks.txt").read_text(encoding="utf-8")
+
+
+def test_a_part_that_breaks_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(context: Context) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(dump_parts, "PARTS", None)
+    monkeypatch.setattr("diagd.daemon.agent.dump.PARTS", (("memory", broken), ("box", dump_parts.write_box)))
+    box(tmp_path, pid=4_000_000, start=5)
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump")
+    assert (summary.ranks[0].parts, summary.ranks[0].missing) == (["box"], {"memory": "OSError: no space left"})
+
+
+def test_torchs_own_analyzer_reads_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed.flight_recorder import fr_trace  # 3 s of import: only here
+
+    monkeypatch.setattr(recorder, "fetch", lambda path, timeout_s: GLOO.read_bytes())
+    run_dir, folder = tmp_path / "run", tmp_path / "dump"
+    run_dir.mkdir()
+    with stand_ins(run_dir, "wait", "wait"):
+        targets = targets_of_run(run_dir)
+        for target in targets:
+            assert target.box is not None
+            until(target.box.reader.history)
+        members = {"groups": [{"index": n, "name": str(n), "ranks": "0,1"} for n in (0, 1)]}
+        monkeypatch.setattr("diagd.probes.box.reader.BoxReader.text", lambda self, section: members)
+        summary = collect_dump(targets, folder)
+    assert "collectives" in summary.ranks[0].parts
+    assert (folder / "fr_trace_1.json").read_bytes() == GLOO.read_bytes()
+    dump = pickle.loads((folder / "flight_recorder/rank_0").read_bytes())
+    assert dump["pg_config"]["1"] == {"name": "1", "desc": "undefined", "ranks": "[0, 1]"}
+    assert [e["frames"][0]["name"] for e in dump["entries"] if e["frames"]] == ["f"]  # the call with that number
+    fr_trace.main([str(folder / "flight_recorder"), "--prefix", "rank_", "-o", str(tmp_path / "db")])
+    assert (tmp_path / "db").stat().st_size > 0
+
+
+def test_processes_of_the_same_rank_get_folders_of_their_own(tmp_path: Path) -> None:
+    from diagd.daemon.agent.outside import OutsideRank
+
+    targets = targets_outside([OutsideRank(0, 10), OutsideRank(0, 11), OutsideRank(1, 12)])
+    assert [target.label for target in targets] == ["rank0-pid10", "rank0-pid11", "rank1"]
+
+
+def test_bytes_are_bytes(tmp_path: Path) -> None:
+    assert dump_parts._bytes({"VmRSS": "   12 kB", "Threads": "3", "Name": "x"}) == {"VmRSS": 12288, "Threads": 3}
+    assert Procfs(tmp_path).pids() == []

@@ -1,0 +1,61 @@
+"""Finding ranks of jobs that run without diagd."""
+
+from pathlib import Path
+
+from tests.agent.builders import process
+
+from diagd.daemon.agent.outside import find_ranks
+from diagd.daemon.agent.procfs import Procfs
+
+RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "run"}
+
+
+def ranks(proc: Path) -> list[tuple[int, int]]:
+    return [(found.rank, found.pid) for found in find_ranks(Procfs(proc))]
+
+
+def test_ranks_are_the_python_processes_with_a_rank(tmp_path: Path) -> None:
+    process(tmp_path, 10, env={"RANK": "0", "WORLD_SIZE": "2"})
+    process(tmp_path, 11, env=RANK_1)
+    process(tmp_path, 12, env={"PATH": "/bin"})
+    process(tmp_path, 13, env=RANK_1, command=("bash", "-c", "python train.py"), name="bash")
+    assert ranks(tmp_path) == [(0, 10), (1, 11)]
+    assert find_ranks(Procfs(tmp_path))[1].job == "run"
+
+
+def test_the_outermost_process_with_a_rank_is_it(tmp_path: Path) -> None:
+    process(tmp_path, 10, env=RANK_1)
+    process(tmp_path, 11, env=RANK_1, parent=10)
+    process(tmp_path, 12, env=RANK_1, parent=11)
+    assert ranks(tmp_path) == [(1, 10)]
+
+
+def test_a_shell_between_rank_and_worker_changes_nothing(tmp_path: Path) -> None:
+    process(tmp_path, 10, env=RANK_1)
+    process(tmp_path, 11, env=RANK_1, parent=10, name="sh", command=("sh", "-c", "x"))
+    process(tmp_path, 12, env=RANK_1, parent=11)
+    assert ranks(tmp_path) == [(1, 10)]
+
+
+def test_data_workers_launchers_and_the_dead_are_none(tmp_path: Path) -> None:
+    process(tmp_path, 10, env=RANK_1, name="pt_data_worker")
+    process(tmp_path, 11, env=RANK_1, command=("python3", "-m", "torch.distributed.run", "train.py"))
+    process(tmp_path, 12, env=RANK_1, state="Z")
+    process(tmp_path, 13, env=RANK_1, command=("python3", "-c", "from multiprocessing.spawn import spawn_main"))
+    assert ranks(tmp_path) == []
+
+
+def test_a_process_that_is_named_is_taken_whatever_it_is(tmp_path: Path) -> None:
+    process(tmp_path, 10, env={})
+    process(tmp_path, 11, env=RANK_1)
+    found = find_ranks(Procfs(tmp_path), pids=[10, 11])
+    assert [(rank.rank, rank.pid, rank.command) for rank in found] == [
+        (0, 10, "python3 train.py"),
+        (1, 11, "python3 train.py"),
+    ]
+
+
+def test_a_rank_under_diagd_names_its_run_directory(tmp_path: Path) -> None:
+    process(tmp_path, 10, env={**RANK_1, "DIAGD_DIR": "/dev/shm/diagd-0/job", "DIAGD_JOB_ID": "job"})
+    (found,) = find_ranks(Procfs(tmp_path))
+    assert (found.job, found.run_dir) == ("job", Path("/dev/shm/diagd-0/job"))
