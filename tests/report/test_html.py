@@ -35,8 +35,10 @@ def tags(text: str) -> set[str]:
 
 def test_the_page_holds_what_the_report_does() -> None:
     text = page(report(incident(), notes=["no ptrace"]))
-    for expected in ("hang.data_starved", "rank 1", "ranks 0,2", "train.py:32", "ALLREDUCE #51", "Check the file server",
-                     "the same stack in 4 looks", "90 % sure", "dumps/i1", "no ptrace", "ended it"):  # fmt: skip
+    for expected in (
+        "hang.data_starved", "rank 1", "ranks 0,2", "train.py:32", "ALLREDUCE #51", "Check the file server",
+        "the same stack in 4 looks", "90 % sure", "dumps/i1", "no ptrace", "ended it",
+    ):  # fmt: skip
         assert expected in text
     tags(text)
 

@@ -18,9 +18,10 @@ def test_a_verdict_says_what_where_who_waits_why_and_what_to_do() -> None:
         "ranks 0,2 wait for it in ALLREDUCE #51",
         "       where     rank 1 in _read, train.py:32 ← __getitem__, train.py:28",
         "       waiting   ranks 0,2 in ALLREDUCE #51 of group default_pg",
-        "       because   reading a file does not return [the same stack in 4 looks (stack); it sleeps in openat (kernel)]",
+        "       because   reading a file does not return "
+        "[the same stack in 4 looks (stack); it sleeps in openat (kernel)]",
         "       do        Check the file server behind this path.",
-        "       more      diagd explain hang.data_starved    dump: dumps/i1",
+        "       more      diagd explain hang.data_starved · dump: dumps/i1",
     ]
 
 
@@ -72,8 +73,8 @@ def test_a_summary_has_at_most_300_characters(summary: str) -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "text"),
-    [([], "ranks "), ([3], "rank 3"), ([0, 1], "ranks 0,1"), ([2, 1, 0], "ranks 0-2"), ([0, 1, 2, 4, 7, 8], "ranks 0-2,4,7,8")],
-)  # fmt: skip
+    [([], "ranks "), ([3], "rank 3"), ([0, 1], "ranks 0,1"), ([2, 1, 0, 4, 7, 8], "ranks 0-2,4,7,8")],
+)
 def test_ranges(ranks: list[int], text: str) -> None:
     assert rank_ranges(ranks, named=True) == text
 
