@@ -1,16 +1,36 @@
 """`diagd agent`: the node's service."""
 
+from pathlib import Path
+
 import click
 
 
 @click.command("agent", short_help="Watch this node's jobs and report to an aggregator (a service).")
-@click.option("--aggregator", metavar="HOST:PORT", help="Where to report.", required=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=9471, show_default=True, help="For /metrics.")
-def command(aggregator: str, port: int) -> int:
+@click.option("--aggregator", metavar="HOST:PORT", required=True, help="Where to report.")
+@click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder that holds the jobs' run directories. [default: this user's in /dev/shm]",
+)
+@click.option("--node", metavar="NAME", help="This node's name. [default: the host's]")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Settings, a diagd.toml; repeatable.",
+)
+def command(aggregator: str, root: Path | None, node: str | None, config: tuple[Path, ...]) -> int:
     """Watch all jobs of this node that were started under diagd, and report to an aggregator.
 
     `diagd run` brings its own; this is for nodes on which jobs are started by others.
     """
+    from diagd.daemon.agent.discovery import roots
     from diagd.daemon.cli.service import serve
 
-    return serve("diagd.daemon.agent.service", ["--aggregator", aggregator, "--port", str(port)])
+    arguments = ["--aggregator", aggregator, "--root", str(root or roots()[0])]
+    arguments += ["--node", node] if node else []
+    for path in config:
+        arguments += ["--config", str(path)]
+    return serve("diagd.daemon.agent.main", arguments)

@@ -15,4 +15,4 @@ def command(host: str, grpc_port: int, http_port: int) -> int:
     from diagd.daemon.cli.service import serve
 
     arguments = ["--host", host, "--grpc-port", str(grpc_port), "--http-port", str(http_port)]
-    return serve("diagd.daemon.aggregator.service", arguments)
+    return serve("diagd.daemon.aggregator.main", arguments)
