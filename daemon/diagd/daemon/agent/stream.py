@@ -25,7 +25,7 @@ LAST_DELAY_S = 2.0
 # A clock that is off by less than this is left alone: the way there and back takes as long.
 CLOCK_NOISE_S = 0.05
 
-# A frozen peer is noticed after `keepalive_timeout_ms` only where `ping_timeout_ms` says the same; it is 60 s by default.
+# A frozen peer is noticed after `keepalive_timeout_ms` only where `ping_timeout_ms`, by default 60 s, says the same.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
@@ -45,7 +45,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 class Buffer:
     """Windows that the aggregator has not acknowledged, oldest first; bounded.
 
-    What is dropped are numbers, which newer ones replace. How a rank ended is said once, so it moves on to the next window.
+    What is dropped are numbers, which newer ones replace. How a rank ended is said only once: that moves on to the next
+    window.
     """
 
     def __init__(self, max_windows: int, max_bytes: int) -> None:
@@ -155,6 +156,7 @@ class Stream:
         self._buffer = Buffer(max_windows, max_bytes)
         self._results: deque[agent_pb2.CommandResult] = deque(maxlen=100)
         self._goodbye: Goodbye | None = None
+        self._parted = False  # the aggregator has closed the stream after our goodbye
         self._changed = threading.Condition()
         self._call: grpc.Call | None = None
         self._stopped = False
@@ -194,7 +196,7 @@ class Stream:
         with self._changed:
             self._goodbye = goodbye
             self._changed.notify_all()
-            arrived = self._changed.wait_for(lambda: self._goodbye is None and not len(self._buffer), timeout_s)
+            arrived = self._changed.wait_for(lambda: self._parted, timeout_s)
         self.close()
         return arrived
 
@@ -234,6 +236,8 @@ class Stream:
                     log.info("connected to the aggregator at %s", self._target)
                     stood = self.connected = True
                 self._take(response)
+            with self._changed:
+                self._parted = self._stopped = self._goodbye is not None and not len(self._buffer)
         except grpc.RpcError as exc:
             if stood and not self._stopped:
                 log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, exc)
@@ -264,9 +268,9 @@ class Stream:
                     request = ConnectRequest(window=window)
                 else:
                     request = ConnectRequest(goodbye=self._goodbye)
-                    self._goodbye = None
-                    self._changed.notify_all()
             yield request
+            if request.HasField("goodbye"):
+                return
 
     def _has_more(self, sent: int) -> bool:
         return bool(self._results) or self._buffer.after(sent) is not None or self._goodbye is not None

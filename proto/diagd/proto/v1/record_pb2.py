@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from diagd.proto.v1 import agent_pb2 as diagd_dot_proto_dot_v1_dot_agent__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x64iagd/proto/v1/record.proto\x12\x0e\x64iagd.proto.v1\x1a\x1a\x64iagd/proto/v1/agent.proto\"\xd5\x01\n\x0bRecordEntry\x12\x12\n\nreceived_s\x18\x01 \x01(\x01\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x31\n\x07request\x18\x04 \x01(\x0b\x32\x1e.diagd.proto.v1.ConnectRequestH\x00\x12-\n\x07started\x18\x05 \x01(\x0b\x32\x1a.diagd.proto.v1.JobStartedH\x00\x12)\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x18.diagd.proto.v1.JobEndedH\x00\x42\x07\n\x05input\"F\n\nJobStarted\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\x11\n\tstarted_s\x18\x02 \x01(\x01\x12\x14\n\x0chang_after_s\x18\x03 \x01(\x01\"0\n\x08JobEnded\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_exit_codeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x64iagd/proto/v1/record.proto\x12\x0e\x64iagd.proto.v1\x1a\x1a\x64iagd/proto/v1/agent.proto\"\x86\x02\n\x0bRecordEntry\x12\x12\n\nreceived_s\x18\x01 \x01(\x01\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x31\n\x07request\x18\x04 \x01(\x0b\x32\x1e.diagd.proto.v1.ConnectRequestH\x00\x12-\n\x07started\x18\x05 \x01(\x0b\x32\x1a.diagd.proto.v1.JobStartedH\x00\x12)\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x18.diagd.proto.v1.JobEndedH\x00\x12/\n\x08stopping\x18\x07 \x01(\x0b\x32\x1b.diagd.proto.v1.JobStoppingH\x00\x42\x07\n\x05input\"F\n\nJobStarted\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\x11\n\tstarted_s\x18\x02 \x01(\x01\x12\x14\n\x0chang_after_s\x18\x03 \x01(\x01\"0\n\x08JobEnded\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_exit_code\"\r\n\x0bJobStoppingb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'diagd.proto.v1.record_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RECORDENTRY']._serialized_start=76
-  _globals['_RECORDENTRY']._serialized_end=289
-  _globals['_JOBSTARTED']._serialized_start=291
-  _globals['_JOBSTARTED']._serialized_end=361
-  _globals['_JOBENDED']._serialized_start=363
-  _globals['_JOBENDED']._serialized_end=411
+  _globals['_RECORDENTRY']._serialized_end=338
+  _globals['_JOBSTARTED']._serialized_start=340
+  _globals['_JOBSTARTED']._serialized_end=410
+  _globals['_JOBENDED']._serialized_start=412
+  _globals['_JOBENDED']._serialized_end=460
+  _globals['_JOBSTOPPING']._serialized_start=462
+  _globals['_JOBSTOPPING']._serialized_end=475
 # @@protoc_insertion_point(module_scope)

@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RecordEntry(_message.Message):
-    __slots__ = ("received_s", "job_id", "node", "request", "started", "ended")
+    __slots__ = ("received_s", "job_id", "node", "request", "started", "ended", "stopping")
     RECEIVED_S_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
     received_s: float
     job_id: str
     node: str
     request: _agent_pb2.ConnectRequest
     started: JobStarted
     ended: JobEnded
-    def __init__(self, received_s: _Optional[float] = ..., job_id: _Optional[str] = ..., node: _Optional[str] = ..., request: _Optional[_Union[_agent_pb2.ConnectRequest, _Mapping]] = ..., started: _Optional[_Union[JobStarted, _Mapping]] = ..., ended: _Optional[_Union[JobEnded, _Mapping]] = ...) -> None: ...
+    stopping: JobStopping
+    def __init__(self, received_s: _Optional[float] = ..., job_id: _Optional[str] = ..., node: _Optional[str] = ..., request: _Optional[_Union[_agent_pb2.ConnectRequest, _Mapping]] = ..., started: _Optional[_Union[JobStarted, _Mapping]] = ..., ended: _Optional[_Union[JobEnded, _Mapping]] = ..., stopping: _Optional[_Union[JobStopping, _Mapping]] = ...) -> None: ...
 
 class JobStarted(_message.Message):
     __slots__ = ("command", "started_s", "hang_after_s")
@@ -37,3 +39,7 @@ class JobEnded(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     def __init__(self, exit_code: _Optional[int] = ...) -> None: ...
+
+class JobStopping(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,402 @@
+"""The agent's loop: looks at the ranks of a node and says what it sees to the aggregator."""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Protocol
+
+from diagd.daemon.agent.stream import Identity, Stream
+from diagd.daemon.config.settings import AgentConfig, load
+from diagd.daemon.errors import DiagdError
+from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
+
+log = logging.getLogger(__name__)
+
+LONG_WAIT_S = 1.0  # an operation that blocks longer is worth its detail
+DETAIL_EVERY_S = 1.0  # of all ranks, while one is suspicious
+REFRESH_EVERY_S = 10.0  # of all ranks, always: groups come and go
+LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
+NEW_JOBS_EVERY_S = 1.0
+Deep = tuple[bool, bool, bool]  # stacks, recorder, history
+
+
+class Looks(Protocol):
+    """What the agent needs of an observer of one job's ranks on this node."""
+
+    def look(self, now_s: float) -> list[Facts]:
+        """The numbers of all ranks."""
+
+    def details(self, ranks: Iterable[int]) -> list[Detail]:
+        """What else can be read at little cost."""
+
+    def deep(
+        self, ranks: Iterable[int], stacks: bool = True, recorder: bool = True, history: bool = True
+    ) -> list[Detail]:
+        """What takes up to seconds to see."""
+
+
+class Uplink(Protocol):
+    """Where what was seen goes; none of its methods blocks."""
+
+    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+        """One look."""
+
+    def answer(self, result: CommandResult) -> None:
+        """What became of a command."""
+
+
+Dump = Callable[[Sequence[int], str], Path]
+
+
+class Watchfulness:
+    """Decides of which ranks the detail is due."""
+
+    def __init__(self) -> None:
+        self._pids: dict[int, int] = {}
+        self._status: dict[int, Status] = {}
+        self._gone_s: dict[int, float] = {}
+        self._last_s = 0.0
+        self.suspicious = False
+
+    def due(self, facts: Sequence[Facts], now_s: float) -> list[int]:
+        """The ranks whose detail is to be read now."""
+        changed = [f.rank for f in facts if self._is_changed(f, now_s)]
+        self.suspicious = any(_is_suspicious(f, now_s) for f in facts)
+        if now_s - self._last_s >= (DETAIL_EVERY_S if self.suspicious else REFRESH_EVERY_S):
+            self._last_s = now_s
+            return [f.rank for f in facts if f.rank in changed or not self._is_old_news(f, now_s)]
+        return changed
+
+    def _is_changed(self, fact: Facts, now_s: float) -> bool:
+        changed = self._pids.get(fact.rank) != fact.pid or self._status.get(fact.rank) != fact.status
+        if changed and fact.status.gone:
+            self._gone_s[fact.rank] = now_s
+        self._pids[fact.rank], self._status[fact.rank] = fact.pid, fact.status
+        # BLOCKED comes and goes with every operation.
+        return changed and (fact.status is not Status.BLOCKED or fact.rank not in self._pids)
+
+    def _is_old_news(self, fact: Facts, now_s: float) -> bool:
+        return fact.status.gone and now_s - self._gone_s.get(fact.rank, now_s) > LATE_NEWS_S
+
+
+def _is_suspicious(fact: Facts, now_s: float) -> bool:
+    waits = fact.wait_s > 0 and now_s - fact.wait_s > LONG_WAIT_S
+    return waits or fact.status not in (Status.RUNNING, Status.BLOCKED) or fact.finalizing or fact.main_state in "TtDZ"
+
+
+class AgentLoop:
+    """Looks, sends, and does what the aggregator asks; one for each job on a node."""
+
+    def __init__(
+        self,
+        observer: Looks,
+        uplink: Uplink,
+        *,
+        config: AgentConfig | None = None,
+        dump: Dump | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._observer = observer
+        self._uplink = uplink
+        self._config = config or AgentConfig()
+        self._dump = dump
+        self._clock = clock
+        self._watchfulness = Watchfulness()
+        self._pids: dict[int, int] = {}
+        self._candidates: set[int] = set()
+        self._facts: list[Facts] = []
+        self._debuggers: dict[int, str] = {}
+        self._found: deque[Detail] = deque()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagd-deep")
+        self._thread: threading.Thread | None = None
+        self.looks = 0
+        self.look_seconds = 0.0
+
+    @property
+    def next_look_s(self) -> float:
+        """Seconds until the next look is due."""
+        return self._config.suspicious_look_s if self._watchfulness.suspicious else self._config.look_s
+
+    def start(self) -> None:
+        """Look in a thread of its own until `stop`."""
+        self._thread = threading.Thread(target=self.run, name="diagd-agent", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Look until `stop`."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            self.step()
+            self._wake.wait(max(self.next_look_s - (time.monotonic() - began), 0.01))
+            self._wake.clear()
+
+    def stop(self) -> None:
+        """Stop looking; what is under way is finished, what is not begun is dropped."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def step(self, *, everything: bool = False) -> None:
+        """One look; with `everything`, all ranks' details and histories, which is the last look."""
+        began = time.perf_counter()
+        now_s = self._clock()
+        facts = self._facts = list(self._observer.look(now_s))
+        self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
+        due = self._watchfulness.due(facts, now_s)
+        if everything:
+            ranks = [f.rank for f in facts]
+            details = list(self._observer.deep(ranks, stacks=False, recorder=False, history=True)) if ranks else []
+        else:
+            details = self._details(self._candidates.union(due))
+        self._candidates = {d.rank for d in details if not d.is_rank}
+        details += self._take_found()
+        self._debuggers.update((d.rank, d.debugger) for d in details)
+        # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
+        self._uplink.send([f for f in facts if f.rank not in self._candidates], details, now_s)
+        self.looks += 1
+        self.look_seconds += time.perf_counter() - began
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether some process is gone and it is not known yet how it ended."""
+        return any(f.main_state in "XZ" and not f.status.gone and f.status is not Status.LOST for f in self._facts)
+
+    def pid_of(self, rank: int) -> int | None:
+        """The rank's live process, where it is on this node."""
+        return self._pids.get(rank)
+
+    def held_by(self, rank: int) -> str:
+        """The debugger or person that holds it, as the last detail has it; empty where none does."""
+        return self._debuggers.get(rank, "")
+
+    def _details(self, ranks: set[int]) -> list[Detail]:
+        for _ in range(3):
+            try:
+                return list(self._observer.details(sorted(ranks))) if ranks else []
+            except RuntimeError:  # a deep look, in its own thread, changed what was being read
+                continue
+        return []
+
+    def _take_found(self) -> list[Detail]:
+        taken = []
+        while self._found:
+            taken.append(self._found.popleft())
+        return taken
+
+    def command(self, command: Command) -> None:
+        """Take a command; it is done in a thread of its own."""
+        with suppress(RuntimeError):  # already stopping
+            self._worker.submit(self._obey, command)
+
+    def _obey(self, command: Command) -> None:
+        result = CommandResult(id=command.id)
+        try:
+            self._do(command, result)
+        except (OSError, ValueError, RuntimeError) as exc:
+            log.warning("a command failed: %s", exc)
+            result.error = f"{type(exc).__name__}: {exc}"
+        # The details go first, so that the answer means that they are there.
+        if self._found:
+            self.flush()
+        self._uplink.answer(result)
+
+    def flush(self) -> None:
+        """Send what deep looks have found, now."""
+        details = self._take_found()
+        self._debuggers.update((d.rank, d.debugger) for d in details)
+        self._uplink.send([], details, self._clock())
+
+    def _do(self, command: Command, result: CommandResult) -> None:
+        match command.WhichOneof("what"):
+            case "look":
+                for (stacks, recorder, history), ranks in _by_depth(command.look).items():
+                    self._found.extend(self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history))
+            case "dump" if self._dump is not None:
+                result.folder = str(self._dump(list(command.dump.ranks), command.dump.incident))
+            case "end_rank":
+                pid = command.end_rank.pid
+                if self._pids.get(command.end_rank.rank) != pid:
+                    raise ValueError(f"rank {command.end_rank.rank} is not process {pid}: nothing is ended")
+                os.kill(pid, signal.SIGKILL)
+            case what:
+                raise ValueError(f"this agent cannot {what}")
+
+
+def _by_depth(look: LookCommand) -> dict[Deep, list[int]]:
+    """The ranks by what is to be seen of them, so that ranks alike are looked at together."""
+    stacks, recorder, history = set(look.stacks), set(look.recorder), set(look.history)
+    groups: dict[Deep, list[int]] = {}
+    for rank in sorted(stacks | recorder | history):
+        groups.setdefault((rank in stacks, rank in recorder, rank in history), []).append(rank)
+    return groups
+
+
+def agent_version() -> str:
+    """diagd's version, as installed."""
+    try:
+        return version("diagd")
+    except PackageNotFoundError:  # run from a checkout
+        return "0+unknown"
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def make_identity(
+    job_id: str,
+    *,
+    node: str | None = None,
+    command: Sequence[str] = (),
+    started_s: float = 0.0,
+    hang_after_s: float = 0.0,
+) -> Identity:
+    """Who this agent speaks for."""
+    return Identity(
+        node=node or socket.gethostname(),
+        job_id=job_id,
+        boot_id=boot_id(),
+        session=uuid.uuid4().hex,
+        agent_version=agent_version(),
+        command=tuple(command),
+        started_s=started_s,
+        hang_after_s=hang_after_s,
+    )
+
+
+class JobAgent:
+    """One job on this node: its observer, its loop and its stream."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        target: str,
+        identity: Identity,
+        config: AgentConfig,
+        make_observer: Callable[[Path, str], Looks],
+        dump: Dump | None = None,
+    ) -> None:
+        self.run_dir = run_dir
+        self.stream = Stream(
+            target,
+            identity,
+            lambda command: self.loop.command(command),
+            max_windows=config.buffer_windows,
+            max_bytes=config.buffer_bytes,
+        )
+        self.loop = AgentLoop(make_observer(run_dir, identity.node), self.stream, config=config, dump=dump)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self.loop.start()
+
+    def finish(self, reason: str, exit_code: int | None) -> bool:
+        """Look a last time, say goodbye and stop; whether all arrived."""
+        self.loop.stop()
+        self.loop.step(everything=True)
+        return self.stream.finish(reason, exit_code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="diagd agent", description="Watch the ranks on this node.")
+    parser.add_argument("--aggregator", required=True, metavar="HOST:PORT", help="where to report")
+    parser.add_argument("--root", type=Path, metavar="DIR", help="the folder that holds the jobs' run directories")
+    parser.add_argument("--run-dir", type=Path, action="append", default=[], metavar="DIR", help="watch this job alone")
+    parser.add_argument("--node", default=socket.gethostname(), help="this node's name")
+    parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE", help="diagd.toml")
+    return parser
+
+
+class NodeAgent:
+    """All jobs on a node; they come and go."""
+
+    def __init__(
+        self, target: str, node: str, config: AgentConfig, make_observer: Callable[[Path, str], Looks]
+    ) -> None:
+        self._target, self._node, self._config = target, node, config
+        self._make_observer = make_observer
+        self.jobs: dict[Path, JobAgent] = {}
+
+    def update(self, run_dirs: Iterable[Path]) -> None:
+        """Watch these and no others."""
+        wanted = set(run_dirs)
+        for run_dir in sorted(wanted - self.jobs.keys()):
+            identity = make_identity(_job_id(run_dir), node=self._node)
+            agent = JobAgent(run_dir, self._target, identity, self._config, self._make_observer)
+            self.jobs[run_dir] = agent
+            agent.start()
+        for run_dir in self.jobs.keys() - wanted:
+            self.jobs.pop(run_dir).finish("the job's directory is gone", None)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.update([])
+
+
+def _job_id(run_dir: Path) -> str:
+    """As the job's supervisor wrote it down; else the directory's name, which is made from it."""
+    try:
+        facts = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+        return str(facts["job_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return run_dir.name
+
+
+def _make_observer(run_dir: Path, node: str) -> Looks:
+    from diagd.daemon.agent.observer import Observer
+
+    return Observer(run_dir, node)
+
+
+def main(argv: Sequence[str] | None = None, make_observer: Callable[[Path, str], Looks] = _make_observer) -> int:
+    """Run the agent until SIGTERM or SIGINT."""
+    args = _parser().parse_args(argv)
+    try:
+        config = load(os.environ, args.config).agent
+        if not (args.root or args.run_dir):
+            raise DiagdError("there is nothing to watch", help="Give --run-dir DIR or --root DIR.", exit_code=2)
+    except DiagdError as exc:
+        sys.stderr.write(f"diagd agent: {exc.message}\n{exc.help}\n")
+        return exc.exit_code
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    agent = NodeAgent(args.aggregator, args.node, config, make_observer)
+    while not stop.is_set():
+        agent.update(_run_dirs(args.run_dir, args.root))
+        stop.wait(NEW_JOBS_EVERY_S)
+    agent.close()
+    return 0
+
+
+def _run_dirs(given: Sequence[Path], root: Path | None) -> list[Path]:
+    found = [path for path in given if path.is_dir()]
+    if root is not None and root.is_dir():
+        found += [path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

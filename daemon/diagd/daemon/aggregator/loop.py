@@ -1,0 +1,338 @@
+"""One job in the aggregator: inputs are applied and judged, what to look at next comes out. No clock, no threads."""
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.incidents.incident import Incident, incident_from_json
+from diagd.daemon.state.apply import BadMessage, apply_window, window_values
+from diagd.daemon.state.job import JobState
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, LookCommand
+from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordEntry
+
+log = logging.getLogger(__name__)
+
+EARLY_S = 10.0  # of a suspicion
+EARLY_EVERY_S = 1.0
+LATE_EVERY_S = 5.0
+FORGOTTEN_AFTER_S = 3.0  # a rank that was not worth a look for so long begins anew
+ANSWER_WITHIN_S = 8.0  # a deep look takes up to 3 s; after this the command is taken as lost
+
+
+class Link(Protocol):
+    """The way to one node's agent."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+
+    def command(self, command: Command) -> None:
+        """Send a command; never blocks, may be lost."""
+
+
+class Book(Protocol):
+    """What the loop needs of an incident book."""
+
+    @property
+    def incidents(self) -> Sequence[Incident]:
+        """All, in report order."""
+
+    def update(self, findings: Any, state: JobState) -> list[Incident]:
+        """Those that were opened, changed or resolved by these findings."""
+
+
+class Attends(Protocol):
+    """Ranks that are to be looked at deeply now."""
+
+    @property
+    def stacks(self) -> tuple[int, ...]:
+        """Whose stacks are wanted."""
+
+    @property
+    def recorder(self) -> tuple[int, ...]:
+        """Whose flight recorder is wanted."""
+
+    @property
+    def history(self) -> tuple[int, ...]:
+        """Whose operations are wanted, also the finished ones."""
+
+
+@dataclass(slots=True)
+class Judge:
+    """Where findings and incidents come from; as values, so that the loop is tested without them."""
+
+    detect: Callable[[JobState], Sequence[Any]]
+    attention: Callable[[JobState], Attends]
+    make_book: Callable[[Sequence[Incident]], Book]
+
+
+def default_judge() -> Judge:
+    """The detectors and incidents of diagd."""
+    from diagd.daemon.detectors.attention import attention
+    from diagd.daemon.detectors.registry import detect
+    from diagd.daemon.incidents.book import IncidentBook
+
+    return Judge(detect, attention, IncidentBook)
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """A rank that is being looked at deeply."""
+
+    since_s: float
+    wanted_s: float
+    asked_s: float = 0.0
+    command: int = 0  # that is under way; 0 none
+
+
+@dataclass(slots=True)
+class Counters:
+    """The loop's own health."""
+
+    windows: int = 0
+    rejected: int = 0
+    dropped_by_agents: dict[str, int] = field(default_factory=dict)
+    deep_looks: int = 0
+    failures: int = 0
+    ticks: int = 0
+    tick_seconds: float = 0.0
+
+
+class JobLoop:
+    """One job: call `receive` with what comes in, and `tick` regularly."""
+
+    def __init__(
+        self,
+        job_id: str,
+        judge: Judge,
+        *,
+        restored: Sequence[Incident] = (),
+        hang_after_s: float = 60.0,
+        record: Callable[[RecordEntry], None] | None = None,
+    ) -> None:
+        self.state = JobState(job_id=job_id, hang_after_s=hang_after_s)
+        self.book = judge.make_book(restored)
+        self.counters = Counters()
+        self.revision = 1
+        self.incidents_opened: dict[tuple[str, str], int] = {}
+        self._judge = judge
+        self._record = record
+        self._inbox: deque[RecordEntry] = deque()
+        self._links: dict[str, Link] = {}
+        self._rank_nodes: dict[int, str] = {}
+        self.extra: dict[int, dict[str, float]] = {}
+        self._suspicions: dict[int, Suspicion] = {}
+        self._next_command = 1
+        self._stopping_attempt = 0
+        self._severities: dict[str, Any] = {i.id: i.severity for i in restored}
+        self._results: deque[CommandResult] = deque(maxlen=100)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes whose agents are connected."""
+        return tuple(sorted(self._links))
+
+    def started(self, command: Sequence[str], started_s: float, hang_after_s: float, now_s: float) -> None:
+        """The launcher says what runs."""
+        started = JobStarted(command=command, started_s=started_s, hang_after_s=hang_after_s)
+        self.put(RecordEntry(received_s=now_s, job_id=self.state.job_id, started=started))
+
+    def ended(self, exit_code: int | None, now_s: float) -> None:
+        """The launcher has ended."""
+        ended = JobEnded(exit_code=exit_code)
+        self.put(RecordEntry(received_s=now_s, job_id=self.state.job_id, ended=ended))
+
+    def stopping(self, now_s: float) -> None:
+        """The job, or a rank of it, is being ended on purpose."""
+        self.put(RecordEntry(received_s=now_s, job_id=self.state.job_id, stopping=JobStopping()))
+
+    def receive(self, link: Link, request: ConnectRequest, now_s: float) -> None:
+        """Take a message of an agent's."""
+        self.put(RecordEntry(received_s=now_s, job_id=self.state.job_id, node=link.node, request=request))
+
+    def put(self, entry: RecordEntry) -> None:
+        """Take an input; from any thread."""
+        self._inbox.append(entry)
+
+    def connect(self, link: Link) -> None:
+        """A node's agent is there; a newer link of the same node wins."""
+        self._links[link.node] = link
+
+    def disconnect(self, link: Link) -> None:
+        """A node's agent is gone, for now."""
+        if self._links.get(link.node) is link:
+            del self._links[link.node]
+            for suspicion in self._suspicions.values():
+                suspicion.command = 0
+
+    def tick(self, now_s: float) -> list[Incident]:
+        """Apply what came in and judge; the incidents that opened, changed or were resolved."""
+        self.counters.ticks += 1
+        self._drain()
+        self.state.tick(now_s)
+        if self.state.stopping_s is not None and self.state.attempt > self._stopping_attempt:
+            self.state.stopping_s = None  # it has started again: deaths count anew
+        changed = self._judge_now()
+        if changed:
+            self._count(changed)
+            self.revision += 1
+        return changed
+
+    def commands(self, now_s: float) -> list[tuple[Link, Command]]:
+        """The deep looks that are due; none of a rank that is being looked at."""
+        if self.state.ended_s is not None or not self._links:
+            return []
+        attention = self._judge.attention(self.state)
+        wanted = {*attention.stacks, *attention.recorder, *attention.history}
+        due = {rank for rank in wanted if self._is_due(rank, now_s)}
+        for rank in [r for r, s in self._suspicions.items() if now_s - s.wanted_s > FORGOTTEN_AFTER_S]:
+            del self._suspicions[rank]
+        made = []
+        for node in sorted({self._rank_nodes[r] for r in due if r in self._rank_nodes}):
+            link = self._links.get(node)
+            ranks = {r for r in due if self._rank_nodes.get(r) == node}
+            if link is not None:
+                made.append((link, self._look(ranks, attention, now_s)))
+        return made
+
+    def report(self) -> dict[str, Any]:
+        """The job, after report.schema.json."""
+        return job_report(self.state, self.book.incidents)
+
+    def touch(self) -> None:
+        """Something of the report has changed outside."""
+        self.revision += 1
+
+    def take_results(self) -> list[CommandResult]:
+        """What became of commands since the last call."""
+        taken = list(self._results)
+        self._results.clear()
+        return taken
+
+    def new_command(self) -> Command:
+        """An empty command with its number."""
+        command = Command(id=self._next_command)
+        self._next_command += 1
+        return command
+
+    def node_of(self, rank: int) -> str | None:
+        """The node that the rank's numbers come from."""
+        return self._rank_nodes.get(rank)
+
+    def link_of(self, rank: int) -> Link | None:
+        """The way to the rank's agent."""
+        return self._links.get(self._rank_nodes.get(rank, ""))
+
+    def _drain(self) -> None:
+        while self._inbox:
+            entry = self._inbox.popleft()
+            try:
+                self._apply(entry)
+            except BadMessage as exc:
+                self.counters.rejected += 1
+                log.warning("a message of %s was refused: %s", entry.node, exc)
+                continue
+            if self._record is not None:
+                self._record(entry)
+
+    def _apply(self, entry: RecordEntry) -> None:
+        which = entry.WhichOneof("input")
+        if which == "request":
+            self._apply_request(entry.node, entry.request)
+        elif which == "started":
+            self.state.command = tuple(entry.started.command)
+            self.state.started_s = entry.started.started_s
+            self.state.hang_after_s = entry.started.hang_after_s or self.state.hang_after_s
+            self.revision += 1
+        elif which == "ended":
+            code = entry.ended.exit_code if entry.ended.HasField("exit_code") else None
+            self.state.end(code, entry.received_s)
+            self.revision += 1
+        elif which == "stopping":
+            self.state.stopping_s, self._stopping_attempt = entry.received_s, self.state.attempt
+
+    def _apply_request(self, node: str, request: ConnectRequest) -> None:
+        which = request.WhichOneof("message")
+        if which == "window":
+            window = request.window
+            facts, details = window_values(window)
+            self.counters.windows += 1
+            self.counters.dropped_by_agents[node] = window.dropped_windows
+            for rank in {*(f.rank for f in facts), *(d.rank for d in details)}:
+                self._rank_nodes[rank] = node
+            self.extra.update((f.rank, f.extra) for f in facts)
+            apply_window(self.state, facts, details, window.time_s)
+        elif which == "hello":
+            hello = request.hello
+            self.state.command = self.state.command or tuple(hello.command)
+            self.state.started_s = self.state.started_s or hello.started_s or hello.time_s
+            self.state.hang_after_s = hello.hang_after_s or self.state.hang_after_s
+        elif which == "result":
+            self._note_result(request.result)
+
+    def _note_result(self, result: CommandResult) -> None:
+        for suspicion in self._suspicions.values():
+            if suspicion.command == result.id:
+                suspicion.command = 0
+        if result.error:
+            log.warning("an agent could not do what it was asked: %s", result.error)
+        self._results.append(result)
+
+    def _judge_now(self) -> list[Incident]:
+        try:
+            return self.book.update(self._judge.detect(self.state), self.state)
+        except Exception:
+            self.counters.failures += 1
+            if self.counters.failures in (1, 10, 100, 1000):
+                log.exception("a detector failed (%d times so far)", self.counters.failures)
+            return []
+
+    def _count(self, changed: Iterable[Incident]) -> None:
+        for incident in changed:
+            if incident.id not in self._severities:
+                key = (incident.kind, incident.severity.value)
+                self.incidents_opened[key] = self.incidents_opened.get(key, 0) + 1
+            self._severities[incident.id] = incident.severity
+
+    def _is_due(self, rank: int, now_s: float) -> bool:
+        suspicion = self._suspicions.setdefault(rank, Suspicion(now_s, now_s))
+        suspicion.wanted_s = now_s
+        waited_s = now_s - suspicion.asked_s
+        if suspicion.command:
+            return waited_s >= ANSWER_WITHIN_S
+        return waited_s >= (EARLY_EVERY_S if now_s - suspicion.since_s < EARLY_S else LATE_EVERY_S)
+
+    def _look(self, ranks: set[int], attention: Attends, now_s: float) -> Command:
+        command = self.new_command()
+        command.look.CopyFrom(
+            LookCommand(
+                stacks=sorted(ranks.intersection(attention.stacks)),
+                recorder=sorted(ranks.intersection(attention.recorder)),
+                history=sorted(ranks.intersection(attention.history)),
+            )
+        )
+        for rank in ranks:
+            self._suspicions[rank].command, self._suspicions[rank].asked_s = command.id, now_s
+        self.counters.deep_looks += 1
+        return command
+
+
+def stored_form(incident: Incident) -> dict[str, Any]:
+    """What the store keeps of an incident: the report's form, and what only the book needs."""
+    return {**incident.as_json(), "key": incident.key}
+
+
+def restored_incident(stored: dict[str, Any]) -> Incident:
+    """The inverse of `stored_form`."""
+    incident = incident_from_json(stored)
+    incident.key = stored.get("key", "")
+    return incident
+
+
+def report_text(report: Mapping[str, Any]) -> str:
+    """The report as it is served."""
+    return json.dumps(report)

@@ -1,0 +1,267 @@
+"""The text of /metrics. Series of ranks are pre-rendered text: prometheus-client would cost 45 µs for each."""
+
+import platform
+import resource
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from diagd.daemon.aggregator.hub import Hub
+from diagd.daemon.aggregator.loop import JobLoop
+from diagd.daemon.aggregator.reporting import shown_status
+from diagd.daemon.state.model import Status
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MAX_GROUPS = 6  # of a rank; the rest are summed up as "other"
+MAX_OPERATIONS = 12
+OTHER = "other"
+# In an agent's extra numbers: `operations|GROUP|NAME` and `operation_wait_s|GROUP|NAME`, counted from the rank's start.
+OPERATIONS = "operations"
+WAIT = "operation_wait_s"
+
+# Name, type, help; the order in which they are served.
+FAMILIES: tuple[tuple[str, str, str], ...] = (
+    ("diagd_build_info", "gauge", "The version of diagd that serves this."),
+    ("diagd_job_info", "gauge", "A job that is watched."),
+    ("diagd_job_started_timestamp_seconds", "gauge", "When the job's command was started."),
+    ("diagd_job_ended", "gauge", "Whether the job's launcher has ended."),
+    ("diagd_job_attempt", "gauge", "Elastic restarts of the job so far."),
+    ("diagd_job_world_size", "gauge", "Ranks that the job has, as far as is known."),
+    ("diagd_job_ranks", "gauge", "Ranks by the state of their process."),
+    ("diagd_job_step", "gauge", "Training steps completed by the rank that is furthest."),
+    ("diagd_job_step_spread", "gauge", "Training steps between the ranks that are furthest and least far."),
+    ("diagd_job_progress_timestamp_seconds", "gauge", "When a rank last completed a training step."),
+    ("diagd_incidents_open", "gauge", "Open incidents."),
+    (
+        "diagd_incidents_total",
+        "counter",
+        "Incidents that were opened since this process began, by their first severity.",
+    ),
+    ("diagd_rank_state", "gauge", "1 for the state that the rank's process is in."),
+    ("diagd_rank_phase", "gauge", "1 for the phase that the rank is in."),
+    ("diagd_rank_phase_timestamp_seconds", "gauge", "When the rank entered its phase."),
+    ("diagd_rank_step", "gauge", "Training steps that the rank has completed."),
+    ("diagd_rank_step_timestamp_seconds", "gauge", "When the rank completed its last step."),
+    (
+        "diagd_rank_progress_timestamp_seconds",
+        "gauge",
+        "Last change of step, operation or phase; time() less this are the seconds without progress.",
+    ),
+    (
+        "diagd_rank_heartbeat_timestamp_seconds",
+        "gauge",
+        "Last sign of the rank's interpreter; old where its GIL is held.",
+    ),
+    ("diagd_rank_last_seen_timestamp_seconds", "gauge", "When the rank was last looked at."),
+    ("diagd_rank_collectives_in_flight", "gauge", "Operations that the rank has entered and that have not finished."),
+    (
+        "diagd_rank_waiting_seconds",
+        "gauge",
+        "For how long the rank has been in the operation that blocks it; 0 in none.",
+    ),
+    ("diagd_rank_operations_total", "counter", "Operations that the rank has entered, by group and operation."),
+    ("diagd_rank_operation_wait_seconds_total", "counter", "Seconds that the rank spent in operations, barriers too."),
+    (
+        "diagd_rank_cpu_seconds_total",
+        "counter",
+        "CPU time by the rank's main thread, its other threads and its children.",
+    ),
+    ("diagd_rank_io_bytes_total", "counter", "Bytes that the rank has read and written."),
+    ("diagd_rank_resident_memory_bytes", "gauge", "The rank's resident memory."),
+    ("diagd_rank_attempt", "gauge", "Elastic restarts before this process."),
+    ("diagd_probe_overhead_seconds_total", "counter", "What the probes cost the rank, measured by themselves."),
+    ("diagd_aggregator_agents", "gauge", "Agents that are connected."),
+    ("diagd_aggregator_messages_total", "counter", "Messages from agents."),
+    (
+        "diagd_aggregator_duplicates_total",
+        "counter",
+        "Windows that came again after a reconnection, and were left out.",
+    ),
+    ("diagd_aggregator_windows_total", "counter", "Looks that were taken in."),
+    ("diagd_aggregator_rejected_total", "counter", "Messages that could not be understood."),
+    ("diagd_aggregator_dropped_windows_total", "counter", "Looks that agents dropped while the aggregator was away."),
+    ("diagd_aggregator_deep_looks_total", "counter", "Deep looks that were asked for."),
+    ("diagd_aggregator_ticks_total", "counter", "Judgements."),
+    ("diagd_aggregator_detector_failures_total", "counter", "Judgements that failed, which is a bug."),
+    ("diagd_aggregator_last_tick_timestamp_seconds", "gauge", "When the last judgement was made."),
+    ("process_cpu_seconds_total", "counter", "CPU time of this process."),
+    ("process_resident_memory_bytes", "gauge", "Resident memory of this process."),
+)
+
+
+class Text:
+    """Collects samples by family and renders them."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[str]] = {name: [] for name, _, _ in FAMILIES}
+
+    def add(self, family: str, labels: str, value: float) -> None:
+        """Add one sample; `labels` as rendered by `labels_text`."""
+        self._lines[family].append(f"{family}{{{labels}}} {_number(value)}" if labels else f"{family} {_number(value)}")
+
+    def render(self) -> str:
+        """All families that have samples."""
+        parts = []
+        for name, kind, help in FAMILIES:
+            if self._lines[name]:
+                parts += [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *self._lines[name]]
+        return "\n".join(parts) + "\n"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
+@cache
+def escape(value: str) -> str:
+    """A label's value."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Rendered labels."""
+    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
+
+
+def render(hub: Hub) -> str:
+    """The whole text; under the hub's lock."""
+    text = Text()
+    text.add("diagd_build_info", labels_text({"version": _version(), "python": platform.python_version()}), 1)
+    for loop in hub.loops():
+        _add_job(text, loop)
+        for rank in loop.state.ranks():
+            _add_rank(text, loop, rank)
+    _add_health(text, hub)
+    return text.render()
+
+
+def _add_job(text: Text, loop: JobLoop) -> None:
+    state, job = loop.state, labels_text({"job_id": loop.state.job_id})
+    text.add("diagd_job_info", job, 1)
+    text.add("diagd_job_started_timestamp_seconds", job, state.started_s)
+    text.add("diagd_job_ended", job, state.ended_s is not None)
+    text.add("diagd_job_attempt", job, state.attempt)
+    text.add("diagd_job_world_size", job, state.world_size)
+    shown = [shown_status(state, rank) for rank in state.ranks()]
+    for status in Status:
+        text.add("diagd_job_ranks", f'{job},state="{status.name.lower()}"', shown.count(status))
+    steps = state.columns.step[state.columns.known]
+    if len(steps) and steps.max() >= 0:
+        text.add("diagd_job_step", job, int(steps.max()))
+        text.add("diagd_job_step_spread", job, int(steps.max() - max(steps.min(), 0)))
+        text.add("diagd_job_progress_timestamp_seconds", job, float(np.max(state.columns.step_s[state.columns.known])))
+    counts: dict[tuple[str, str], int] = {}
+    for incident in loop.book.incidents:
+        key = (incident.kind, incident.severity.value)
+        counts[key] = counts.get(key, 0) + incident.is_open
+    for (kind, severity), count in sorted(counts.items()):
+        text.add("diagd_incidents_open", f'{job},kind="{kind}",severity="{severity}"', count)
+    for (kind, severity), count in sorted(loop.incidents_opened.items()):
+        text.add("diagd_incidents_total", f'{job},kind="{kind}",severity="{severity}"', count)
+
+
+def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
+    state, c = loop.state, loop.state.columns
+    detail = state.detail(rank)
+    node = loop.node_of(rank) or detail.node
+    labels = labels_text({"job_id": state.job_id, "rank": str(rank), "node": node})
+    shown = shown_status(state, rank)
+    for status in Status:
+        text.add("diagd_rank_state", f'{labels},state="{status.name.lower()}"', status is shown)
+    text.add("diagd_rank_phase", f'{labels},phase="{escape(state.phases[rank])}"', 1)
+    text.add("diagd_rank_phase_timestamp_seconds", labels, c.phase_s[rank])
+    if c.step[rank] >= 0:
+        text.add("diagd_rank_step", labels, c.step[rank])
+    if c.step_s[rank] > 0:
+        text.add("diagd_rank_step_timestamp_seconds", labels, c.step_s[rank])
+    text.add("diagd_rank_progress_timestamp_seconds", labels, c.program_moved_s[rank])
+    text.add("diagd_rank_heartbeat_timestamp_seconds", labels, c.heartbeat_s[rank])
+    text.add("diagd_rank_last_seen_timestamp_seconds", labels, c.seen_s[rank])
+    waits = c.wait_s[rank] > 0 and not shown.gone
+    text.add("diagd_rank_collectives_in_flight", labels, max(len(detail.operations), 1) if waits else 0)
+    text.add("diagd_rank_waiting_seconds", labels, max(state.now_s - c.wait_s[rank], 0) if waits else 0)
+    _add_operations(text, labels, loop.extra.get(rank, {}), int(c.operations[rank]))
+    for thread, column in (("main", c.main_cpu_s), ("other", c.other_cpu_s), ("children", c.children_cpu_s)):
+        text.add("diagd_rank_cpu_seconds_total", f'{labels},thread="{thread}"', column[rank])
+    text.add("diagd_rank_io_bytes_total", labels, c.io_bytes[rank])
+    text.add("diagd_rank_resident_memory_bytes", labels, c.rss_bytes[rank])
+    text.add("diagd_rank_attempt", labels, detail.attempt)
+    text.add("diagd_probe_overhead_seconds_total", labels, c.overhead_s[rank])
+
+
+def _add_operations(text: Text, labels: str, extra: Mapping[str, float], total: int) -> None:
+    counts = bounded(_by_group(extra, OPERATIONS))
+    counted = sum(counts.values())
+    if total > counted:  # those that no group and name is known of
+        counts[(OTHER, OTHER)] = counts.get((OTHER, OTHER), 0) + total - counted
+    for (group, name), value in sorted(counts.items()):
+        text.add("diagd_rank_operations_total", _operation(labels, group, name), value)
+    for (group, name), value in sorted(bounded(_by_group(extra, WAIT)).items()):
+        text.add("diagd_rank_operation_wait_seconds_total", _operation(labels, group, name), value)
+
+
+def _operation(labels: str, group: str, name: str) -> str:
+    return f'{labels},group="{escape(group)}",operation="{escape(name)}"'
+
+
+def _by_group(extra: Mapping[str, float], kind: str) -> dict[tuple[str, str], float]:
+    found = {}
+    for key, value in extra.items():
+        which, _, rest = key.partition("|")
+        if which == kind:
+            group, _, name = rest.rpartition("|")
+            found[(group, name)] = value
+    return found
+
+
+def bounded(values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """At most MAX_GROUPS groups and MAX_OPERATIONS operations, the first by name, the rest summed up as `other`.
+
+    By name and not by size, so that a counter never changes its series and so never falls.
+    """
+    groups = _first((group for group, _ in values), MAX_GROUPS)
+    names = _first((name for _, name in values), MAX_OPERATIONS)
+    found: dict[tuple[str, str], float] = {}
+    for (group, name), value in values.items():
+        key = (group if group in groups else OTHER, name if name in names else OTHER)
+        found[key] = found.get(key, 0) + value
+    return found
+
+
+def _first(words: Iterable[str], limit: int) -> set[str]:
+    """The first ones seen: dictionaries keep their order, and an agent adds new ones at the end."""
+    return set(list(dict.fromkeys(words))[:limit])
+
+
+def _add_health(text: Text, hub: Hub) -> None:
+    loops = hub.loops()
+    counters = [loop.counters for loop in loops]
+    text.add("diagd_aggregator_agents", "", hub.counters.streams)
+    text.add("diagd_aggregator_messages_total", "", hub.counters.messages)
+    text.add("diagd_aggregator_duplicates_total", "", hub.counters.duplicates)
+    text.add("diagd_aggregator_windows_total", "", sum(c.windows for c in counters))
+    text.add("diagd_aggregator_rejected_total", "", sum(c.rejected for c in counters))
+    text.add("diagd_aggregator_dropped_windows_total", "", sum(sum(c.dropped_by_agents.values()) for c in counters))
+    text.add("diagd_aggregator_deep_looks_total", "", sum(c.deep_looks for c in counters))
+    text.add("diagd_aggregator_ticks_total", "", sum(c.ticks for c in counters))
+    text.add("diagd_aggregator_detector_failures_total", "", sum(c.failures for c in counters))
+    text.add("diagd_aggregator_last_tick_timestamp_seconds", "", hub.last_tick_s)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    text.add("process_cpu_seconds_total", "", used.ru_utime + used.ru_stime)
+    text.add("process_resident_memory_bytes", "", resident_bytes())
+
+
+def resident_bytes() -> int:
+    """This process's resident memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - as cheap as it gets
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("diagd")
+    except PackageNotFoundError:  # run from a checkout
+        return "0+unknown"

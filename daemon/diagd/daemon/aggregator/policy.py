@@ -1,0 +1,136 @@
+"""What happens when a job hangs: a dump at once, then what --on-hang says."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.incidents.incident import Incident
+
+log = logging.getLogger(__name__)
+
+# A death is the launcher's business; if ranks still wait for the dead one after this, it has become a hang. torchrun
+# ends the others within a second, and what ignores SIGTERM after 30 s.
+DEATH_PATIENCE_S = 35.0
+
+
+class Ranks(Protocol):
+    """What the policy needs to know of the ranks on this node."""
+
+    def pid_of(self, rank: int) -> int | None:
+        """Its live process, where it is on this node."""
+
+    def held_by(self, rank: int) -> str:
+        """The debugger or person that holds it; empty where none does."""
+
+
+@dataclass(slots=True)
+class Policy:
+    """Takes dumps and asks the supervisor to act; each incident is handled once.
+
+    Args:
+        take_dump: Writes a dump to the folder; runs in a thread of its own.
+        tell: Sends a message to the supervisor.
+        dumped: Called with the incident and its dump's folder, as the report names it.
+    """
+
+    on_hang: str
+    dumps: Path
+    report_dir: Path | None
+    ranks: Ranks
+    take_dump: Callable[[Path], object]
+    tell: Callable[[dict[str, Any]], None]
+    dumped: Callable[[Incident, str], None]
+    stopping: Callable[[], None]
+    _taken: set[str] = field(default_factory=set)
+    _acted: set[str] = field(default_factory=set)
+    _wanted: "queue.SimpleQueue[tuple[Incident, Path] | None]" = field(default_factory=queue.SimpleQueue)
+    _done: "queue.SimpleQueue[tuple[Incident, Path | None]]" = field(default_factory=queue.SimpleQueue)
+    _thread: threading.Thread | None = None
+    _pending: int = 0
+
+    def consider(self, incidents: Iterable[Incident], now_s: float) -> None:
+        """Begin what is due, and finish what has been done since."""
+        by_id = {incident.id: incident for incident in incidents}
+        while not self._done.empty():
+            incident, folder = self._done.get()
+            self._pending -= 1
+            current = by_id.get(incident.id, incident)
+            if folder is not None:
+                self.dumped(current, self._shown(folder))
+            self._act(current, now_s)
+        for incident in by_id.values():
+            if not is_hang(incident, now_s) or incident.id in self._taken:
+                continue
+            self._taken.add(incident.id)
+            if incident.dump:  # taken by a watcher before this one
+                self._act(incident, now_s)
+            else:
+                self._order_dump(incident)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a dump is under way."""
+        return self._pending > 0
+
+    def close(self) -> None:
+        """Let a dump that is under way end."""
+        if self._thread is not None:
+            self._wanted.put(None)
+            self._thread.join(timeout=5.0)
+
+    def _order_dump(self, incident: Incident) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="diagd-dump", daemon=True)
+            self._thread.start()
+        self._pending += 1
+        self._wanted.put((incident, self.dumps / incident.id))
+
+    def _work(self) -> None:
+        while (order := self._wanted.get()) is not None:
+            incident, folder = order
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self.take_dump(folder)
+            except (OSError, RuntimeError, ValueError) as exc:
+                log.warning("no dump for incident %s: %s", incident.id, exc)
+                self._done.put((incident, None))
+            else:
+                self._done.put((incident, folder))
+
+    def _act(self, incident: Incident, now_s: float) -> None:
+        if self.on_hang == "dump" or incident.id in self._acted or not is_hang(incident, now_s):
+            return
+        if held := next((by for rank in incident.ranks if (by := self.ranks.held_by(rank))), ""):
+            log.warning("the job is left alone: %s", held)
+            self._taken.discard(incident.id)  # it may be let go of
+            return
+        self._acted.add(incident.id)
+        if self.on_hang == "abort":
+            self.stopping()
+            self.tell({"abort": {"incident": incident.id, "summary": incident.summary}})
+            return
+        for rank in (*incident.ranks, *incident.waiting_ranks):
+            if (pid := self.ranks.pid_of(rank)) is not None:
+                self.stopping()
+                self.tell({"restart": {"pid": pid, "rank": rank, "incident": incident.id}})
+                return
+        log.warning("incident %s: none of its ranks lives on this node, so none is ended", incident.id)
+
+    def _shown(self, folder: Path) -> str:
+        if self.report_dir is not None and folder.is_relative_to(self.report_dir):
+            return folder.relative_to(self.report_dir).as_posix()
+        return str(folder)
+
+
+def is_hang(incident: Incident, now_s: float) -> bool:
+    """Whether the job stands still because of it."""
+    if not incident.is_open or incident.severity is not Severity.CRITICAL:
+        return False
+    if incident.kind.startswith("exit."):
+        return bool(incident.waiting_ranks) and now_s - incident.opened_s >= DEATH_PATIENCE_S
+    return incident.kind.startswith("hang.")

@@ -1,0 +1,380 @@
+"""The process that `diagd run` starts beside the job: the node's agent and, but for --aggregator, the aggregator."""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diagd.daemon.agent.main import AgentLoop, Looks, agent_version, make_identity
+from diagd.daemon.agent.stream import Stream
+from diagd.daemon.aggregator.control import Control
+from diagd.daemon.aggregator.hub import Hub
+from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge, restored_incident
+from diagd.daemon.aggregator.policy import Policy
+from diagd.daemon.aggregator.reporting import write_report, write_whole
+from diagd.daemon.aggregator.service import GrpcServer
+from diagd.daemon.aggregator.views import EmbeddedView, LocalUplink, RemoteView, View
+from diagd.daemon.aggregator.web import WebServer
+from diagd.daemon.config.settings import Config, load
+from diagd.daemon.errors import DiagdError
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.record.record import NotARecord, RecordWriter
+from diagd.daemon.store.store import SqliteStore, Store, StoreError
+from diagd.proto.v1.record_pb2 import RecordEntry
+
+log = logging.getLogger(__name__)
+
+STORE_NAME = "diagd.sqlite"
+TARGETS_NAME = "prometheus.json"  # for Prometheus' file_sd
+LOOPBACK = "127.0.0.1"
+# A process's exit code may be seen only some time after it is gone; without one the observer gives up after 2 s.
+LAST_LOOKS_S = 2.5
+LAST_LOOK_EVERY_S = 0.2
+DUMP_UNDER_WAY_S = 4.0
+
+Verdict = Callable[[Incident], list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the supervisor asked for."""
+
+    run_dir: Path
+    job_id: str
+    report_dir: Path | None = None
+    hang_after_s: float = 60.0
+    on_hang: str = "dump"
+    aggregator: str | None = None
+    record: Path | None = None
+    control_fd: int | None = None
+    node: str = field(default_factory=socket.gethostname)
+
+
+def parse(argv: Sequence[str] | None) -> Options:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="diagd watch", description="Watch a job of `diagd run`.")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--job-id", required=True)
+    parser.add_argument("--report", default="none", metavar="DIR|none")
+    parser.add_argument("--hang-after", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--on-hang", choices=("dump", "abort", "restart"), default="dump")
+    parser.add_argument("--aggregator", default="none", metavar="HOST:PORT|none")
+    parser.add_argument("--record", default="none", metavar="FILE|none")
+    parser.add_argument("--control-fd", type=int)
+    parser.add_argument("--node", default=socket.gethostname())
+    args = parser.parse_args(argv)
+    return Options(
+        run_dir=args.run_dir,
+        job_id=args.job_id,
+        report_dir=None if args.report == "none" else Path(args.report).absolute(),
+        hang_after_s=args.hang_after,
+        on_hang=args.on_hang,
+        aggregator=None if args.aggregator == "none" else args.aggregator,
+        record=None if args.record == "none" else Path(args.record),
+        control_fd=args.control_fd,
+        node=args.node,
+    )
+
+
+class Announcer:
+    """Says verdicts on stderr: each when it is new, grows or is over, not at every detail that changes."""
+
+    def __init__(self, verdict: Verdict, write: Callable[[str], object]) -> None:
+        self._verdict = verdict
+        self._write = write
+        self._said: dict[str, tuple[object, ...]] = {}
+
+    def restore(self, incidents: Sequence[Incident]) -> None:
+        """These were said by a watcher before this one."""
+        self._said.update((i.id, _gist(i)) for i in incidents)
+
+    def on_change(self, incident: Incident) -> None:
+        """Say it, where it is news."""
+        gist = _gist(incident)
+        if self._said.get(incident.id) == gist or (not incident.is_open and incident.id not in self._said):
+            return
+        self._said[incident.id] = gist
+        self.say("\n".join(self._verdict(incident)))
+
+    def say(self, text: str) -> None:
+        """Print; a reader that is gone is no reason to end."""
+        with suppress(OSError, ValueError):
+            self._write(text + "\n")
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    return incident.kind, incident.severity, incident.ranks, incident.is_open
+
+
+def _default_verdict(incident: Incident) -> list[str]:
+    from diagd.daemon.report.text import verdict_lines
+
+    return verdict_lines(incident, colour=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+
+
+def _default_html(report: dict[str, Any], path: Path) -> None:
+    from diagd.daemon.report.html import write_html
+
+    write_html(report, path)
+
+
+def _default_observer(run_dir: Path, node: str) -> Looks:
+    from diagd.daemon.agent.observer import Observer
+
+    return Observer(run_dir, node)
+
+
+def _default_dump(run_dir: Path, folder: Path) -> object:
+    from diagd.daemon.agent.dump import collect_dump, targets_of_run
+
+    return collect_dump(targets_of_run(run_dir), folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What a watch is made of; tests put in others."""
+
+    make_observer: Callable[[Path, str], Looks] = _default_observer
+    make_judge: Callable[[], Judge] = default_judge
+    verdict: Verdict = _default_verdict
+    write_html: Callable[[dict[str, Any], Path], object] = _default_html
+    take_dump: Callable[[Path, Path], object] = _default_dump
+    write: Callable[[str], object] | None = None
+    clock: Callable[[], float] = time.time
+
+
+class Watch:
+    """One job, from the first look to the last report."""
+
+    def __init__(self, options: Options, config: Config, parts: Parts | None = None) -> None:
+        self._options = options
+        self._config = config
+        self._parts = parts or Parts()
+        self.control = Control(options.control_fd)
+        self.announcer = Announcer(self._parts.verdict, self._parts.write or _to_stderr)
+        self._identity = make_identity(options.job_id, node=options.node, hang_after_s=options.hang_after_s)
+        self._store: Store | None = None
+        self._record: RecordWriter | None = None
+        self._grpc: GrpcServer | None = None
+        self._web: WebServer | None = None
+        self._stream: Stream | None = None
+        self._written = 0
+        self._report_failed = False
+        self._stop = False
+        self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.agent, self.view = self._connect()
+        dumps = (options.report_dir or options.run_dir) / "dumps"
+        self.policy = Policy(
+            options.on_hang,
+            dumps,
+            options.report_dir,
+            self.agent,
+            lambda folder: self._parts.take_dump(options.run_dir, folder),
+            self.control.tell,
+            self._dumped,
+            self.view.stopping,
+        )
+
+    def run(self) -> int:
+        """Watch until the job ends, the supervisor is gone, or SIGTERM."""
+        self._listen()
+        self.agent.start()
+        exit_code: int | None = None
+        ended = False
+        while not (ended or self._stop or self.control.closed):
+            for message in self.control.wait(self._config.aggregator.tick_s, self._wake_r):
+                if isinstance(job := message.get("job"), dict):
+                    self._take_job(job)
+                if isinstance(exited := message.get("exited"), dict):
+                    exit_code, ended = exited.get("code"), True
+            if not ended:
+                self._judge()
+        self._finish(exit_code, ended)
+        return 0
+
+    def stop(self) -> None:
+        """End, as at SIGTERM; from a signal's handler or another thread."""
+        self._stop = True
+        with suppress(OSError):
+            os.write(self._wake_w, b"x")
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.agent.stop()
+        for part in (self._web, self._grpc):
+            if part is not None:
+                part.stop()
+        for closing in (self.policy, self._stream, self.view, self._store, self._record):
+            if closing is not None and hasattr(closing, "close"):
+                closing.close()
+        self.control.close()
+        for fd in (self._wake_r, self._wake_w):
+            with suppress(OSError):
+                os.close(fd)
+
+    def _connect(self) -> tuple[AgentLoop, View]:
+        options = self._options
+        observer = self._parts.make_observer(options.run_dir, options.node)
+        if options.aggregator is not None:
+            self._stream = Stream(options.aggregator, self._identity, lambda command: self.agent.command(command))
+            view = RemoteView(options.aggregator, options.job_id, self._stream)
+            agent = AgentLoop(observer, self._stream, config=self._config.agent, dump=self._dump_on_command)
+            return agent, view
+        hub = Hub(self._parts.clock)
+        self._open_store()
+        self._open_record()
+        loop = JobLoop(
+            options.job_id,
+            self._parts.make_judge(),
+            restored=self._restored(),
+            hang_after_s=options.hang_after_s,
+            record=self._record_entry if self._record is not None else None,
+        )
+        hub.add(loop)
+        self._restore_run(loop)
+        self.announcer.restore(loop.book.incidents)
+        uplink = LocalUplink(hub, self._identity)
+        agent = AgentLoop(
+            observer, uplink, config=self._config.agent, dump=self._dump_on_command, clock=self._parts.clock
+        )
+        uplink.agent = agent
+        self._grpc = GrpcServer(hub, LOOPBACK, 0)
+        self._web = WebServer(hub, LOOPBACK, 0)
+        return agent, EmbeddedView(hub, loop, self._store, options.hang_after_s)
+
+    def _open_store(self) -> None:
+        try:
+            self._store = SqliteStore(self._options.run_dir / STORE_NAME)
+        except StoreError as exc:
+            log.warning("%s: incidents do not outlive this watcher", exc)
+
+    def _restored(self) -> list[Incident]:
+        found = self._store.incidents(self._options.job_id) if self._store is not None else []
+        return [restored_incident(said) for said in found]
+
+    def _restore_run(self, loop: JobLoop) -> None:
+        facts = self._store.run(self._options.job_id) if self._store is not None else None
+        if facts is not None:
+            loop.state.command, loop.state.started_s = tuple(facts["command"]), facts["started_s"]
+
+    def _open_record(self) -> None:
+        if self._options.record is None:
+            return
+        try:
+            self._record = RecordWriter(self._options.record)
+        except (OSError, NotARecord) as exc:
+            self.announcer.say(f"diagd: the run is not recorded: {exc}")
+
+    def _record_entry(self, entry: RecordEntry) -> None:
+        if self._record is None:
+            return
+        try:
+            self._record.write(entry)
+        except OSError as exc:
+            self.announcer.say(f"diagd: the record ends here: {exc}")
+            self._record.close()
+            self._record = None
+
+    def _listen(self) -> None:
+        grpc_address = self._grpc.start() if self._grpc is not None else self._options.aggregator
+        http_address = self._web.start() if self._web is not None else None
+        addresses: dict[str, Any] = {"grpc": grpc_address, "http": http_address, "watch_pid": os.getpid()}
+        if http_address is not None:
+            with suppress(OSError):
+                # No labels: the series carry the job's name themselves.
+                write_whole(self._options.run_dir / TARGETS_NAME, json.dumps([{"targets": [http_address]}]) + "\n")
+        self.control.tell({"ready": {**addresses, "version": agent_version()}})
+
+    def _take_job(self, job: dict[str, Any]) -> None:
+        command = [str(word) for word in job.get("command") or []]
+        self.view.started(command, float(job.get("started_s") or self._parts.clock()))
+
+    def _judge(self) -> None:
+        changed = self.view.poll()
+        for incident in changed:
+            self.announcer.on_change(incident)
+        self.policy.consider(self.view.incidents, self._parts.clock())
+        self._write_report()
+
+    def _dumped(self, incident: Incident, folder: str) -> None:
+        self.view.dumped(incident, folder)
+        self.announcer.say(f"       dump      {folder}")
+
+    def _dump_on_command(self, ranks: Sequence[int], incident: str) -> Path:
+        folder = (self._options.report_dir or self._options.run_dir) / "dumps" / (Path(incident).name or "asked")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._parts.take_dump(self._options.run_dir, folder)
+        return folder
+
+    def _write_report(self) -> None:
+        folder = self._options.report_dir
+        if folder is None or self.view.revision == self._written:
+            return
+        self._written = self.view.revision
+        report = self.view.report()
+        if report is None:
+            return
+        try:
+            write_report(folder, report)
+            self._parts.write_html(report, folder / "report.html")
+        except OSError as exc:
+            if not self._report_failed:
+                self.announcer.say(f"diagd: the report cannot be written to {folder}: {exc}")
+            self._report_failed = True
+
+    def _finish(self, exit_code: int | None, ended: bool) -> None:
+        """The last looks, the last verdict, the last report."""
+        deadline = time.monotonic() + DUMP_UNDER_WAY_S
+        while self.policy.busy and time.monotonic() < deadline:
+            time.sleep(0.05)
+            self.policy.consider(self.view.incidents, self._parts.clock())
+        self.agent.stop()
+        deadline = time.monotonic() + LAST_LOOKS_S
+        self.agent.step(everything=True)
+        while ended and self.agent.unsettled and time.monotonic() < deadline:
+            time.sleep(LAST_LOOK_EVERY_S)
+            self.agent.step(everything=True)
+        if ended:
+            self.view.finish(exit_code)
+        for incident in self.view.poll():
+            self.announcer.on_change(incident)
+        self._written = 0
+        self._write_report()
+        self.control.tell({"done": True})
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def main(argv: Sequence[str] | None = None, parts: Parts | None = None) -> int:
+    """Watch a job."""
+    logging.basicConfig(
+        level=os.environ.get("DIAGD_LOG", "warning").upper(), format="diagd: %(message)s", stream=sys.stderr
+    )
+    options = parse(argv)
+    try:
+        watch = Watch(options, load(os.environ), parts)
+        signal.signal(signal.SIGTERM, lambda *_: watch.stop())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return watch.run()
+        finally:
+            watch.close()
+    except DiagdError as exc:
+        _to_stderr(f"diagd: {exc.message}\n       {exc.help}\n")
+        return exc.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

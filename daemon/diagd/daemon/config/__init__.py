@@ -1,0 +1,1 @@
+"""The only reader of files and of the environment for the daemon."""

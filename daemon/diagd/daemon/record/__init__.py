@@ -1,0 +1,1 @@
+"""What an aggregator took in, to a file and back."""

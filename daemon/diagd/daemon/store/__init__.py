@@ -1,0 +1,1 @@
+"""Incidents and facts of runs, kept beyond the life of a process."""
