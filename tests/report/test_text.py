@@ -29,6 +29,10 @@ def test_a_resolved_incident_says_so() -> None:
     assert verdict_lines(incident(state="resolved", severity="warning"))[0].startswith("diagd: resolved hang.data_st")
 
 
+def test_those_who_wait_are_not_said_to_be_in_the_culprits_operation() -> None:
+    assert "       waiting   ranks 0,2" in verdict_lines(incident(kind="hang.collective_mismatch"))
+
+
 def test_ranks_at_the_same_place_are_told_once() -> None:
     places = [{"rank": r, "function": "f", "file": "a.py", "line": 1} for r in (0, 1, 2, 4)]
     assert "       where     ranks 0-2,4 in f, a.py:1" in verdict_lines(incident(locations=places))

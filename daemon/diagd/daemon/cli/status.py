@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from diagd.daemon.agent.discovery import Job
 
-_HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS IN", "PID", "HOST")
+_HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS", "PID", "HOST")
 
 
 @click.command("status", short_help="Show what each rank of a running job does.")
@@ -30,7 +30,8 @@ def command(job: str | None, as_json: bool) -> None:
     if isinstance(started := found.info.get("started_s"), int | float):
         head += f", running for {_span(time.time() - started)}"
     click.echo(f"{head}: {' '.join(map(str, found.info.get('command', [])))[:100]}")
-    for line in _table([_cells(rank) for rank in status["ranks"]]):
+    waits = _waits_for(status.get("incidents", []))
+    for line in _table([_cells(rank, waits) for rank in status["ranks"]]):
         click.echo(line)
     if not status["ranks"]:
         click.echo("no rank has reported yet")
@@ -82,7 +83,19 @@ def _box_row(box: Any) -> dict[str, Any]:
     }
 
 
-def _cells(rank: Mapping[str, Any]) -> tuple[str, ...]:
+def _waits_for(incidents: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """Whom each rank waits for, where an open incident says so."""
+    from diagd.daemon.report.text import rank_ranges
+
+    found: dict[int, str] = {}
+    for incident in incidents:
+        if incident.get("state", "open") == "open" and incident["ranks"]:
+            text = f"for {rank_ranges(incident['ranks'], named=True)}"
+            found = {**dict.fromkeys(incident["waiting_ranks"], text), **found}
+    return found
+
+
+def _cells(rank: Mapping[str, Any], waits: Mapping[int, str]) -> tuple[str, ...]:
     idle_s = rank.get("seconds_since_progress")
     step = rank.get("step")
     return (
@@ -91,13 +104,13 @@ def _cells(rank: Mapping[str, Any]) -> tuple[str, ...]:
         "-" if step is None else str(step),
         str(rank["phase"]),
         "-" if idle_s is None else f"{_span(float(idle_s))} ago",
-        _wait(rank),
+        _wait(rank, waits.get(rank["rank"], "-")),
         str(rank["pid"]),
         str(rank.get("host", "")),
     )
 
 
-def _wait(rank: Mapping[str, Any]) -> str:
+def _wait(rank: Mapping[str, Any], otherwise: str) -> str:
     wait = rank.get("wait")
     if isinstance(wait, Mapping):
         text = str(wait.get("op") or wait.get("name") or "")
@@ -105,8 +118,8 @@ def _wait(rank: Mapping[str, Any]) -> str:
             text += f" ({wait['group']})"
         if isinstance(wait.get("seconds"), int | float):
             text += f" {_span(float(wait['seconds']))}"
-        return text or "-"
-    return str(wait) if wait else "-"
+        return text or otherwise
+    return str(wait) if wait else otherwise
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterable[str]:

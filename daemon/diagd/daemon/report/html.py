@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from diagd.daemon.report.text import rank_ranges
+from diagd.daemon.report.text import OTHER_OPERATIONS, rank_ranges
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -38,6 +38,7 @@ def page(report: Mapping[str, Any]) -> str:
         title=f"diagd: {report['job']['id']}",
         headline=_headline(report),
         culprits={rank for incident in open_ones for rank in incident["ranks"]},
+        other_operations=OTHER_OPERATIONS,
         zone=time.strftime("%Z"),
     )
 

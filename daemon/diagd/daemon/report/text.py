@@ -10,6 +10,8 @@ from diagd.daemon.incidents.incident import Incident
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 300
 _FRAMES = 3
+# Here the incident's operation is the culprits', and those that wait are in another.
+OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle")
 _EVIDENCE = 2
 _COLOURS = {"critical": "\033[1;31m", "warning": "\033[1;33m", "info": "\033[1m"}
 _PLAIN = "\033[0m"
@@ -58,7 +60,7 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
 def _waiting(incident: Json) -> str:
     text = rank_ranges(incident["waiting_ranks"], named=True)
     op = incident["op"]
-    if op:
+    if op and incident["kind"] not in OTHER_OPERATIONS:
         seq = f" #{op['seq']}" if op.get("seq") else ""
         text += f" in {op['name']}{seq}"
         if incident["group"]:
