@@ -40,6 +40,9 @@ def graph_of(state: JobState, ledger: Ledger) -> Graph:
         graph.waits[rank] = waits_of(state, rank) if rank in state.details else ()
     for rank in everyone:
         out: set[int] = set()
+        if is_stopped(state, rank):  # whatever it waits for: it cannot go on before it is continued
+            graph.edges[rank] = frozenset()
+            continue
         for wait in graph.waits[rank]:
             for other in _waited_for(state, ledger, graph, wait):
                 out.add(other)
@@ -92,7 +95,7 @@ def _not_creating(state: JobState, graph: Graph, wait: Wait) -> list[int]:
     """The ranks that have not joined the creation of this group (every rank of the job must)."""
     mine = state.detail(wait.rank).group_count
     missing = []
-    for other in range(state.world_size):
+    for other in sorted({*range(state.world_size), *state.candidates}):
         theirs = graph.waits.get(other, ())
         if other == wait.rank:
             continue

@@ -6,6 +6,7 @@ from diagd.daemon.detectors import circle, ended, mismatch, outside, waiting
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.graph import sinks
+from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
 from diagd.daemon.state.job import JobState
 
@@ -40,13 +41,13 @@ def _roots(scene: Scene) -> Iterator[Finding]:
 
 def _single(scene: Scene, rank: int, keys: dict[str, list[int]]) -> Finding | None:
     wait = scene.graph.wait(rank)
-    if wait is None:
+    if wait is None or is_stopped(scene.state, rank):
         return _not_waiting(scene, rank)
     if wait.kind == "store":
         keys.setdefault(wait.op.detail, []).append(rank)
         return None
     if wait.kind == "creation":
-        return waiting.creation(scene, rank)
+        return None if _left_out(scene) else waiting.creation(scene, rank)
     return waiting.all_arrived(scene, wait)
 
 
@@ -60,13 +61,16 @@ def _not_waiting(scene: Scene, rank: int) -> Finding | None:
 
 def _creations(scene: Scene) -> Iterator[Finding]:
     """Creations that wait for ranks outside: the wait is on the creation before all else."""
-    for rank in sorted(scene.graph.waits):
-        wait = scene.graph.wait(rank)
-        if wait is not None and wait.kind == "creation" and scene.graph.edges[rank]:
-            found = waiting.creation(scene, rank)
-            if found is not None:
-                yield found
-            return
+    for rank in _left_out(scene)[:1]:
+        found = waiting.creation(scene, rank)
+        if found is not None:
+            yield found
+
+
+def _left_out(scene: Scene) -> list[int]:
+    """The ranks in a creation that others are known not to have joined."""
+    waits = {rank: scene.graph.wait(rank) for rank in sorted(scene.graph.waits)}
+    return [r for r, w in waits.items() if w is not None and w.kind == "creation" and scene.graph.edges[r]]
 
 
 DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, _roots)
