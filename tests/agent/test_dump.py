@@ -11,10 +11,11 @@ import pytest
 from tests.agent.builders import box, enter_all_reduce, stand_ins, until
 
 from diagd.daemon.agent import dump_parts, recorder
-from diagd.daemon.agent.dump import collect_dump, targets_of_run, targets_outside
+from diagd.daemon.agent.dump import RankDump, _oddest_first, collect_dump, targets_of_run, targets_outside
 from diagd.daemon.agent.dump_parts import Context
 from diagd.daemon.agent.outside import find_ranks
 from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.state.model import Frame, Stack, Thread
 
 GLOO = Path(__file__).with_name("fixtures") / "gloo_flight_recorder.json"
 
@@ -29,8 +30,9 @@ def test_a_stopped_and_a_gil_holding_rank_are_dumped_with_the_rest(tmp_path: Pat
     with stand_ins(run_dir, "wait", "gil", "wait") as (_, _, stopped):
         os.kill(stopped.pid, signal.SIGSTOP)
         until(lambda: " (stopped)" in Path(f"/proc/{stopped.pid}/status").read_text(encoding="utf-8"))
-        summary = collect_dump(targets_of_run(run_dir), folder, said.append)
-    assert sorted(text.partition(" ")[0] for text in said) == ["rank0", "rank1", "rank2"]
+        summary = collect_dump(targets_of_run(run_dir), folder, said.append, limit_s=60)
+    assert sorted(text.partition(" ")[0] for text in said[:3]) == ["rank0", "rank1", "rank2"]
+    assert all(text.startswith("native stacks of rank") for text in said[3:])
     assert [rank.state in "RS" for rank in summary.ranks] == [True, True, False]
     assert summary.ranks[2].missing == {
         "collectives": "the process is stopped",
@@ -66,9 +68,9 @@ def test_a_process_that_knows_nothing_of_diagd_is_dumped_from_outside(tmp_path: 
     run_dir.mkdir()
     with stand_ins(run_dir, "unarmed") as (rank,):
         targets = targets_outside(find_ranks(pids=[rank.pid]))
-        summary = collect_dump(targets, tmp_path / "dump")
+        summary = collect_dump(targets, tmp_path / "dump", limit_s=60)
     (found,) = summary.ranks
-    assert {"process state", "stacks", "native stacks", "memory"} <= set(found.parts)
+    assert {"process", "stacks", "native stacks", "memory"} <= set(found.parts)
     assert "started under diagd" in found.missing["box"]
     assert "stand_in_rank.py" in (tmp_path / "dump/rank0/stacks.txt").read_text(encoding="utf-8")
 
@@ -80,7 +82,7 @@ def test_a_part_that_breaks_costs_no_other(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(dump_parts, "PARTS", None)
     monkeypatch.setattr("diagd.daemon.agent.dump.PARTS", (("memory", broken), ("box", dump_parts.write_box)))
     box(tmp_path, pid=4_000_000, start=5)
-    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump")
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", native=False)
     assert (summary.ranks[0].parts, summary.ranks[0].missing) == (["box"], {"memory": "OSError: no space left"})
 
 
@@ -97,7 +99,7 @@ def test_torchs_own_analyzer_reads_the_dump(tmp_path: Path, monkeypatch: pytest.
             until(target.box.reader.history)
         members = {"groups": [{"index": n, "name": str(n), "ranks": "0,1"} for n in (0, 1)]}
         monkeypatch.setattr("diagd.probes.box.reader.BoxReader.text", lambda self, section: members)
-        summary = collect_dump(targets, folder)
+        summary = collect_dump(targets, folder, limit_s=60)
     assert "collectives" in summary.ranks[0].parts
     assert (folder / "fr_trace_1.json").read_bytes() == GLOO.read_bytes()
     dump = pickle.loads((folder / "flight_recorder/rank_0").read_bytes())
@@ -105,6 +107,24 @@ def test_torchs_own_analyzer_reads_the_dump(tmp_path: Path, monkeypatch: pytest.
     assert [e["frames"][0]["name"] for e in dump["entries"] if e["frames"]] == ["f"]  # the call with that number
     fr_trace.main([str(folder / "flight_recorder"), "--prefix", "rank_", "-o", str(tmp_path / "db")])
     assert (tmp_path / "db").stat().st_size > 0
+
+
+def test_what_there_is_no_time_for_is_named(tmp_path: Path) -> None:
+    box(tmp_path, pid=4_000_000, start=5)
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", limit_s=0)
+    assert summary.ranks[0].parts == []
+    assert set(summary.ranks[0].missing.values()) == {"there was no time for it: a dump takes 0 s at most"}
+
+
+def test_the_odd_rank_is_looked_at_first(tmp_path: Path) -> None:
+    ranks = []
+    for rank, function in enumerate(("all_reduce", "all_reduce", "match", "")):
+        frames = (Frame(function, "train.py", 1),) if function else ()
+        stack = Stack(rank, "rank", "S", (Thread(rank, "MainThread", frames, main=True),), 0.0)
+        target = dump_parts.Target(rank, rank, f"rank{rank}")
+        stacks = (stack,) if function else ()
+        ranks.append((Context(target, Procfs(tmp_path), tmp_path, 0.0, stacks), RankDump(rank, rank, f"rank{rank}")))
+    assert [dump.rank for _, dump in _oddest_first(ranks)] == [2, 0, 1, 3]
 
 
 def test_processes_of_the_same_rank_get_folders_of_their_own(tmp_path: Path) -> None:

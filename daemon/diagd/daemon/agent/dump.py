@@ -2,17 +2,19 @@
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from diagd.daemon.agent import grouping
 from diagd.daemon.agent.discovery import Box, BoxFolder
-from diagd.daemon.agent.dump_parts import PARTS, Context, NotThere, Target
+from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Context, NotThere, Part, Target
 from diagd.daemon.agent.outside import OutsideRank
 from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.pyspy import NoStack
 from diagd.daemon.agent.recorder import NoRecorder
 from diagd.daemon.state.model import Stack
 
@@ -99,7 +101,7 @@ def targets_outside(ranks: Sequence[OutsideRank]) -> list[Target]:
 
 def collect_dump(
     targets: Sequence[Target], folder: Path, progress: Callable[[str], None] = lambda text: None, *,
-    proc: Procfs | None = None, limit_s: float = LIMIT_S,
+    proc: Procfs | None = None, limit_s: float = LIMIT_S, native: bool = True,
 ) -> DumpSummary:  # fmt: skip
     """Dump all targets at once into `folder`; what a rank cannot give in time is named in the summary.
 
@@ -108,43 +110,66 @@ def collect_dump(
     """
     began = time.monotonic()
     (folder / "flight_recorder").mkdir(parents=True, exist_ok=True)
-    contexts = [Context(target, proc or Procfs(), folder) for target in targets]
-    dumps = [RankDump(target.rank, target.pid, target.label) for target in targets]
-    pool = ThreadPoolExecutor(_WORKERS, "diagd-dump")
-    jobs: dict[Future[None], RankDump] = {
-        pool.submit(_dump_rank, context, dump): dump for context, dump in zip(contexts, dumps, strict=True)
-    }
+    ranks = [
+        (Context(target, proc or Procfs(), folder, began + limit_s), RankDump(target.rank, target.pid, target.label))
+        for target in targets
+    ]
+    _write(ranks, PARTS, _WORKERS, progress)
+    if native:
+        _write(_oddest_first(ranks), (NATIVE,), os.cpu_count() or 1, lambda text: progress(f"native stacks of {text}"))
+    for _, dump in ranks:
+        for name, _ in (*PARTS, NATIVE) if native else PARTS:
+            if name not in dump.parts and name not in dump.missing:
+                dump.missing[name] = f"there was no time for it: a dump takes {limit_s:g} s at most"
+    return _summarised(folder, ranks, time.monotonic() - began)
+
+
+Ranks = Sequence[tuple[Context, RankDump]]
+
+
+def _write(ranks: Ranks, parts: Sequence[Part], workers: int, progress: Callable[[str], None]) -> None:
+    """Write these parts of all ranks, several at a time, until the deadline."""
+    pool = ThreadPoolExecutor(workers, "diagd-dump")
+    jobs = {pool.submit(_write_rank, context, dump, parts): dump for context, dump in ranks}
     waiting, count = set(jobs), 0
-    while waiting and (left_s := limit_s - (time.monotonic() - began)) > 0:
-        done, waiting = wait(waiting, left_s, "FIRST_COMPLETED")
+    while waiting and time.monotonic() < ranks[0][0].deadline_s:
+        done, waiting = wait(waiting, ranks[0][0].left_s, FIRST_COMPLETED)
         for job in done:
             job.result()
             count += 1
             progress(f"{jobs[job].label} ({count} of {len(jobs)})")
-    for job in waiting:
-        job.cancel()
-        jobs[job].missing["the rest"] = f"it gave no answer within {limit_s:g} s"
     pool.shutdown(wait=False, cancel_futures=True)
-    return _summarised(folder, dumps, contexts, time.monotonic() - began)
 
 
-def _dump_rank(context: Context, dump: RankDump) -> None:
+def _write_rank(context: Context, dump: RankDump, parts: Sequence[Part]) -> None:
     context.folder.mkdir(exist_ok=True)
     stat = context.proc.stat(context.target.pid)
     dump.state = stat.state if stat else ""
-    for name, write in PARTS:
+    for name, write in parts:
+        if time.monotonic() >= context.deadline_s:
+            return
         try:
             write(context)
             dump.parts.append(name)
-        except (NotThere, NoRecorder) as exc:
+        except (NotThere, NoRecorder, NoStack) as exc:
             dump.missing[name] = str(exc)
         except (OSError, ValueError, KeyError, TypeError) as exc:  # of one part: the others are still worth having
             dump.missing[name] = f"{type(exc).__name__}: {exc}"
 
 
-def _summarised(folder: Path, dumps: list[RankDump], contexts: list[Context], took_s: float) -> DumpSummary:
+def _oddest_first(ranks: Ranks) -> Ranks:
+    """One rank of each group of equal stacks, the smallest first, then the rest: time may not do for all."""
+    numbers = {id(context): place for place, (context, _) in enumerate(ranks)}
+    groups = grouping.group_stacks({numbers[id(c)]: c.stacks[0] for c, _ in ranks if c.stacks})
+    groups.sort(key=lambda group: len(group.ranks))
+    order = [group.ranks[0] for group in groups] + [place for group in groups for place in group.ranks[1:]]
+    return [ranks[place] for place in (*order, *(n for n in range(len(ranks)) if n not in order))]
+
+
+def _summarised(folder: Path, ranks: Ranks, took_s: float) -> DumpSummary:
     by_rank: dict[int, Stack] = {}
-    for dump, context in zip(dumps, contexts, strict=True):
+    dumps = [dump for _, dump in ranks]
+    for context, dump in ranks:
         if context.stacks:
             by_rank[dump.rank] = context.stacks[0]
             main = context.stacks[0].main

@@ -2,12 +2,13 @@
 
 import json
 import pickle
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from diagd.daemon.agent import boxes, recorder, stacks
+from diagd.daemon.agent import boxes, native, pyspy, recorder, stacks
 from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Frame, Operation, Stack
@@ -39,6 +40,7 @@ class Context:
     target: Target
     proc: Procfs
     root: Path
+    deadline_s: float  # monotonic
     stacks: tuple[Stack, ...] = ()
     operations: tuple[Operation, ...] = ()
 
@@ -46,6 +48,11 @@ class Context:
     def folder(self) -> Path:
         """The rank's own folder."""
         return self.root / self.target.label
+
+    @property
+    def left_s(self) -> float:
+        """The time that is left for this dump; never quite none, so that a call that takes it still ends properly."""
+        return max(0.05, self.deadline_s - time.monotonic())
 
     def write_json(self, name: str, value: object) -> None:
         """One file of the rank's folder."""
@@ -129,12 +136,17 @@ def write_stacks(context: Context) -> None:
 
 
 def write_native_stacks(context: Context) -> None:
-    """stacks_native.txt: the rank's stack with the frames of compiled code."""
-    stat = context.proc.stat(context.target.pid)
-    if stat is not None and stat.state in "Tt":
+    """stacks_native.txt: with the frames of compiled code; the process is paused while they are read."""
+    pid = context.target.pid
+    stat = context.proc.stat(pid)
+    if stat is None or stat.state in "ZX":
+        raise NotThere("the process has ended")
+    if stat.state in "Tt":
         raise NotThere("the process is stopped: native frames need it to run")
-    stack = stacks.take(stacks.Target(context.target.pid), context.proc, native=True)
-    _write_stacks(context, "stacks_native.txt", (stack,))
+    if not context.proc.may_trace(pid):
+        raise NotThere(pyspy.NO_PERMISSION)
+    found = native.text(pid, context.left_s)
+    (context.folder / "stacks_native.txt").write_text(found, encoding="utf-8")
 
 
 def write_recorder(context: Context) -> None:
@@ -147,7 +159,7 @@ def write_recorder(context: Context) -> None:
         raise NotThere("the process is stopped")
     if target.fr_socket is None:
         raise NotThere("the process has no worker server to ask")
-    data = recorder.fetch(target.fr_socket, timeout_s=1.5)
+    data = recorder.fetch(target.fr_socket, timeout_s=min(1.5, context.left_s))
     (context.root / f"fr_trace_{target.rank}.json").write_bytes(data)
     dump = for_analyzer(json.loads(data), context)
     with (context.root / "flight_recorder" / f"rank_{target.rank}").open("wb") as file:
@@ -170,14 +182,16 @@ def for_analyzer(dump: dict[str, Any], context: Context) -> dict[str, Any]:
     return {**dump, "pg_config": members | known}
 
 
-PARTS: tuple[tuple[str, Callable[[Context], None]], ...] = (
-    ("process state", write_process),
+Part = tuple[str, Callable[[Context], None]]
+PARTS: tuple[Part, ...] = (
+    ("process", write_process),
     ("box", write_box),
     ("stacks", write_stacks),
     ("collectives", write_recorder),
-    ("native stacks", write_native_stacks),
     ("memory", write_memory),
 )
+# Apart from the others: finding the names of torch's compiled functions costs much CPU for each rank.
+NATIVE: Part = ("native stacks", write_native_stacks)
 
 
 def render(stack: Stack) -> str:

@@ -15,7 +15,9 @@ _PROMPTS = re.compile(r"/(prompt_toolkit|IPython)/|(^|/)code\.py$")
 
 def is_user(file: str) -> bool:
     """Whether a file is the user's own: not an installed package's, the standard library's, diagd's or made-up code."""
-    if not file or file.startswith(("<frozen", "<string>", "<attrs", "<eval_with_key>", "<__array_function__")):
+    if not file or file.startswith(
+        ("<frozen", "<string>", "<diagd", "<attrs", "<eval_with_key>", "<__array_function__")
+    ):
         return False
     return not (_INSTALLED.search(file) or _TORCH_CHECKOUT.search(file) or _NATIVE.search(file))
 
@@ -50,4 +52,6 @@ def person_at(frames: Sequence[Frame]) -> str:
 
 def is_ours(frames: Sequence[Frame]) -> bool:
     """Whether a thread is diagd's own."""
-    return any("/diagd/probes/" in frame.file for frame in frames) and not any(frame.user for frame in frames)
+    return any("/diagd/probes/" in frame.file or frame.file.startswith("<diagd") for frame in frames) and not any(
+        frame.user for frame in frames
+    )

@@ -146,6 +146,7 @@ class Observer:
             watch.notes.pop("deep", None)
         finally:
             if before and raw and (after := watch.stat()) is not None:
+                watch.meter.refresh_children([])  # their stacks were written too
                 watch.meter.leave_out(after, raw, now_s)
             self._busy.discard(watch.box.rank)
 

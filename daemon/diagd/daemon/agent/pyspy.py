@@ -20,23 +20,21 @@ class NoStack(Exception):
     """There is no stack to be had this way; the message says why."""
 
 
-def program() -> str | None:
-    """Where py-spy is: beside this Python, else on PATH."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.exists() else shutil.which("py-spy")
+def program(name: str = "py-spy") -> str | None:
+    """Where a program is: beside this Python, else on PATH."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else shutil.which(name)
 
 
-def dump(pid: int, *, native: bool = False, timeout_s: float = 2.0) -> tuple[Thread, ...]:
-    """The threads of a process, the main one first.
-
-    Native frames need the process to be paused for some milliseconds; without them it is not touched.
+def dump(pid: int, timeout_s: float = 2.0) -> tuple[Thread, ...]:
+    """The threads of a process, the main one first; the process is not touched.
 
     Raises:
         NoStack: There is no py-spy, no permission, no Python in the process, or no answer in time.
     """
     if (path := program()) is None:
         raise NoStack("py-spy is not installed")
-    command = [path, "dump", "--json", "--native" if native else "--nonblocking", "--pid", str(pid)]
+    command = [path, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
@@ -44,7 +42,7 @@ def dump(pid: int, *, native: bool = False, timeout_s: float = 2.0) -> tuple[Thr
     except OSError as exc:
         raise NoStack(f"py-spy does not start: {exc}") from exc
     if done.returncode != 0:
-        raise NoStack(_reason(done.stderr))
+        raise NoStack(reason(done.stderr))
     return parse(done.stdout, pid)
 
 
@@ -78,9 +76,10 @@ def _frame(entry: dict[str, Any]) -> Frame:
     return frames.make(name, file, int(entry.get("line") or 0))
 
 
-def _reason(stderr: str) -> str:
+def reason(stderr: str, name: str = "py-spy") -> str:
+    """Why such a program failed, from what it says."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    text = "; ".join(lines) or "py-spy failed without a word"
+    text = "; ".join(lines) or f"{name} failed without a word"
     if any(word in text.lower() for word in ("permission denied", "operation not permitted", "eperm", "eacces")):
         return NO_PERMISSION
     return text.removeprefix("Error: ")[:300]

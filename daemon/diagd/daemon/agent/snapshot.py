@@ -96,6 +96,7 @@ class RankWatch:
             backend=str(identity.get("backend") or ""),
             is_rank=self.box.is_rank,
             groups=boxes.groups(reader),
+            group_count=reader.live(Live.GROUPS_BEGUN),
             operations=self.unfinished(),
             history=self.history,
             recorder=self.recorder,

@@ -25,23 +25,22 @@ class Target:
     stacks_file: Path | None = None  # where it writes
 
 
-def take(target: Target, proc: Procfs, *, rich: bool = False, native: bool = False) -> Stack:
+def take(target: Target, proc: Procfs, *, rich: bool = False) -> Stack:
     """The stacks of one process; without threads, and with a note why, where there is no way to them.
 
     Args:
         rich: Also tell who holds the GIL and the threads' names, which only py-spy can.
-        native: With the frames of compiled code, which pauses the process for some milliseconds.
     """
     stat = proc.stat(target.pid)
     if stat is None or stat.state in "ZX":
         return Stack(target.pid, target.role, "Z" if stat else "X", (), time.time(), note="the process has ended")
     found: tuple[Thread, ...] = ()
     source, notes = "faulthandler", []
-    if not native and stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
+    if stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
         found = by_signal(target, proc)
     if not found or rich:
         try:
-            found, source = _from_outside(target.pid, proc, native and stat.state not in _STOPPED), "py-spy"
+            found, source = _from_outside(target.pid, proc), "py-spy"
         except pyspy.NoStack as exc:
             notes.append("" if found else str(exc))
     call = proc.call(target.pid)
@@ -95,14 +94,9 @@ def _written_since(path: Path, start: int, wait_s: float) -> str:
         return file.read(size - start).decode("utf-8", "replace")
 
 
-def _from_outside(pid: int, proc: Procfs, native: bool) -> tuple[Thread, ...]:
+def _from_outside(pid: int, proc: Procfs) -> tuple[Thread, ...]:
     if not proc.may_trace(pid):
         raise pyspy.NoStack(pyspy.NO_PERMISSION)
-    if native:
-        try:
-            return pyspy.dump(pid, native=True)
-        except pyspy.NoStack:
-            pass  # better the Python frames alone than none
     return pyspy.dump(pid)
 
 
