@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_signal_is_seen(watch: ExitWatch) -> None:
 
 
 def test_the_launchers_word_counts_where_nothing_else_is_known(watch: ExitWatch) -> None:
-    watch.heard(4_000_000, -9, 5.0)
+    watch.heard(4_000_000, 9, 5.0)
     found = watch.exit_of(4_000_000)
     assert found is not None
     assert (found.signal, found.at_s, found.seen_by) == ("SIGKILL", 5.0, "launcher")
@@ -87,9 +88,9 @@ def test_only_as_many_kills_are_put_down_to_memory_as_the_cgroup_counts(tmp_path
         for pid in (70, 71, 72):
             watch.watch(pid)
         counter.write_text(counter.read_text().replace("oom_kill 1", "oom_kill 2"))
-        watch.heard(70, -15, 1.0)
-        watch.heard(71, -9, 2.0)
-        watch.heard(72, -9, 3.0)
+        watch.heard(70, 15, 1.0)
+        watch.heard(71, 9, 2.0)
+        watch.heard(72, 9, 3.0)
         assert [e.oom_killed for pid in (70, 71, 72) if (e := watch.exit_of(pid))] == [False, True, False]
     finally:
         watch.close()
@@ -112,13 +113,25 @@ def test_no_cgroup_means_no_limit_and_no_count(tmp_path: Path) -> None:
 
 def test_the_launchers_lines_are_each_read_once_and_only_when_whole(tmp_path: Path) -> None:
     witness, path = LauncherWitness(tmp_path), tmp_path / "9.exits"
-    line = json.dumps({"pid": 70, "status": -9, "at_ns": 5_000_000_000})
+    line = json.dumps({"pid": 70, "status": 9, "at_ns": 1_700_000_000_500_000_000})
     path.write_text(line + '\nnonsense\n{"pid": 71\n' + line[:10])
-    assert witness.news(["9.exits", "10.exits"]) == [(70, -9, 5.0)]
+    assert witness.news(["9.exits", "10.exits"]) == [(70, 9, 1_700_000_000.5)]
     assert witness.news(["9.exits"]) == []
     with path.open("a") as file:
         file.write(line[10:] + "\n")
-    assert witness.news(["9.exits"]) == [(70, -9, 5.0)]
+    assert witness.news(["9.exits"]) == [(70, 9, 1_700_000_000.5)]
+
+
+def test_a_launchers_line_in_the_monotonic_clock_is_brought_to_unix_time(tmp_path: Path) -> None:
+    (tmp_path / "9.exits").write_text(json.dumps({"pid": 70, "status": 256, "at_ns": time.monotonic_ns()}) + "\n")
+    ((_, _, at_s),) = LauncherWitness(tmp_path).news(["9.exits"])
+    assert at_s == pytest.approx(time.time(), abs=60)
+
+
+@pytest.mark.parametrize(("status", "text"), [(0, "0"), (256, "1"), (6, "SIGABRT"), (134, "SIGABRT"), (-11, "SIGSEGV")])
+def test_a_wait_status_is_read_as_the_kernel_means_it(watch: ExitWatch, status: int, text: str) -> None:
+    watch.heard(4_000_000, status, 5.0)
+    assert str(watch.exit_of(4_000_000)) == text
 
 
 def test_the_watch_leaves_no_descriptor_open(tmp_path: Path) -> None:

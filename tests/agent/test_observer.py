@@ -155,7 +155,7 @@ def test_a_killed_rank_leaves_what_it_was_doing(tmp_path: Path, observer: Observ
 
 def test_the_launcher_tells_of_an_exit_that_nobody_saw(tmp_path: Path, observer: Observer) -> None:
     box(tmp_path, pid=4_000_000, start=5)
-    (tmp_path / "1.exits").write_text('{"pid": 4000000, "status": -6, "at_ns": 7000000000}\n')
+    (tmp_path / "1.exits").write_text('{"pid": 4000000, "status": 6, "at_ns": 7000000000}\n')
     assert facts_of(observer).status == Status.KILLED
     assert str(observer.details()[0].exit) == "SIGABRT"
 

@@ -25,6 +25,7 @@ from diagd.daemon.state.model import Exit
 _PIDFD_INFO = struct.Struct("<QQ11Ii")  # struct pidfd_info, first published size
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+_WALL_CLOCK_NS = 10**18
 _REAPED_WITHIN_S = 1.0  # how long to wait for the launcher to take its child, where only then the kernel tells
 
 
@@ -65,11 +66,11 @@ class ExitWatch:
             return self._exits.get(pid)
 
     def heard(self, pid: int, status: int, at_s: float) -> None:
-        """Take what another witness says of a process: a return code as subprocess gives it."""
+        """Take what another witness says of a process: its wait status."""
         with self._lock:
             known = self._exits.get(pid)
         if known is None or not known.seen_by:
-            self._note(pid, _exit(status, at_s, "launcher"))
+            self._note(pid, _exit(_returncode(status), at_s, "launcher"))
 
     def close(self) -> None:
         """End the watching thread and let go of all descriptors."""
@@ -99,7 +100,7 @@ class ExitWatch:
         self._poll.unregister(fd)
         os.close(fd)
         if status is not None:
-            self._note(pid, _exit(os.waitstatus_to_exitcode(status), at_s, "kernel"))
+            self._note(pid, _exit(_returncode(status), at_s, "kernel"))
 
     def _status(self, fd: int, pid: int) -> int | None:
         stat = self._proc.stat(pid)
@@ -131,7 +132,7 @@ class LauncherWitness:
         self._read_to: dict[str, int] = {}
 
     def news(self, names: list[str]) -> list[tuple[int, int, float]]:
-        """(pid, return code, time) of what was added to these files since the last call."""
+        """(pid, wait status, Unix time) of what was added to these files since the last call."""
         found = []
         for name in names:
             for line in self._new_lines(name):
@@ -156,9 +157,23 @@ class LauncherWitness:
 def _parsed(line: bytes) -> tuple[int, int, float] | None:
     try:
         entry: Any = json.loads(line)
-        return int(entry["pid"]), int(entry["status"]), float(entry.get("at_ns", 0)) / 1e9
+        return int(entry["pid"]), int(entry["status"]), _unix_s(int(entry.get("at_ns") or 0))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _unix_s(at_ns: int) -> float:
+    """A time of this machine, by CLOCK_MONOTONIC (its years of uptime tell it apart) or by the wall clock."""
+    if at_ns > _WALL_CLOCK_NS:
+        return at_ns / 1e9
+    return time.time() - (time.monotonic_ns() - at_ns) / 1e9
+
+
+def _returncode(status: int) -> int:
+    """A wait status as subprocess would give it: the exit code, or the signal below zero."""
+    if status < 0:
+        return status
+    return -(status & 0x7F) or status >> 8 & 0xFF
 
 
 def _exit_info(fd: int) -> int | None:

@@ -12,6 +12,7 @@ from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.snapshot import RankWatch
+from diagd.daemon.agent.usage import GONE
 from diagd.daemon.state.model import Detail, Facts, Stack
 from diagd.probes.box.layout import Live
 
@@ -131,6 +132,16 @@ class Observer:
         below = self._proc.descendants([watch.pid for watch in watches])
         for watch in watches:
             watch.meter.refresh_children(below[watch.pid])
+            self._note_ends_of_workers(watch)
+
+    def _note_ends_of_workers(self, watch: RankWatch) -> None:
+        """How data workers end is worth knowing: a killed one is why a rank waits for data."""
+        for pid, child in watch.meter.children.items():
+            if child.exit == GONE and (seen := self._exits.exit_of(pid)) is not None:
+                child.exit = str(seen)
+            elif not child.exit and child.is_data_worker and pid not in self._watched:
+                self._watched.add(pid)
+                self._exits.watch(pid)
 
     def _look_closely(self, watch: RankWatch, with_stacks: bool, with_recorder: bool, with_history: bool) -> None:
         now_s, before = time.time(), watch.stat()

@@ -12,6 +12,8 @@ from diagd.daemon.agent.procfs import Procfs, Stat
 from diagd.daemon.state.model import Child
 
 OWN_THREAD = "diagd"
+GONE = "gone"  # of a child: it ended, nobody saw how
+_DATA_WORKER = "pt_data_worker"  # the name that torch gives the main thread of its workers
 _THREADS_EVERY_S = 10.0  # until it is found, diagd's thread is looked for this often
 _ENDED_CHILDREN = 32
 
@@ -58,6 +60,11 @@ class ChildSample:
     io_bytes: int = 0
     command: str = ""
     exit: str = ""
+
+    @property
+    def is_data_worker(self) -> bool:
+        """Whether torch named it so; older torches do not, and only the stack tells."""
+        return self.stat.name.startswith(_DATA_WORKER)
 
 
 @dataclass(slots=True)
@@ -114,7 +121,7 @@ class Meter:
         known, stat = self.children.get(pid), self.proc.stat(pid)
         if stat is None or (known is not None and stat.start_ticks != known.stat.start_ticks):
             if known is not None:
-                known.exit = known.exit or "gone"
+                known.exit = known.exit or GONE
         elif stat.state in "ZX":
             self.children[pid] = known = known or ChildSample(stat)
             known.stat, known.exit = stat, wait_status(stat.exit_code)
@@ -123,7 +130,7 @@ class Meter:
             self.children[pid] = ChildSample(stat, self.proc.io_bytes(pid), command)
 
     def _child(self, pid: int, sample: ChildSample, shows_loader: bool) -> Child:
-        loader = shows_loader or sample.stat.name.startswith("pt_data_worker")
+        loader = shows_loader or sample.is_data_worker
         role = "worker" if loader else "child"
         stat = sample.stat
         return Child(pid, role, stat.state, stat.cpu_s, sample.command or stat.name, sample.exit, loader)
