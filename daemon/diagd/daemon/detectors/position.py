@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Detail, Operation, Status
+from diagd.daemon.state.model import Detail, Frame, Operation, Status
 
 CREATION = frozenset({"NEW_GROUP", "INIT"})
 STORE = frozenset({"STORE_GET", "STORE_WAIT"})
 NOT_WAITS = frozenset({"DESTROY", "STORE_SET", "WAIT", "NONE"})
 _FAILED_LATELY_S = 30.0
+_WORKS_S = 3.0
+# Where Python rests while C++ communicates. Elsewhere in torch (serialization, a file lock, compilation) it does not.
+_COMMUNICATES = ("/torch/autograd/", "/torch/distributed/", "/torch/nn/parallel/", "/torch/_ops.py", "/torch/_tensor.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,32 @@ def _wait(detail: Detail, op: Operation, failed: bool) -> Wait:
 
 
 def _waiting_in(state: JobState, detail: Detail) -> Iterator[Operation]:
-    blocking = [op for op in detail.operations if op.blocking and op.name not in NOT_WAITS]
-    if blocking:
+    current = _is_current(state, detail.rank)
+    blocking = [op for op in detail.operations if op.blocking and op.name not in NOT_WAITS and current]
+    if blocking and not _works_meanwhile(state, detail, blocking):
         yield from _by_thread(detail, blocking)
     elif (op := _waits_in_backend(state, detail)) is not None:
         yield op
     elif (failed := _failed_last(detail)) is not None:
         yield failed
+
+
+def _is_current(state: JobState, rank: int) -> bool:
+    """Whether the rank is still in the operations of its detail: details are read seldom while its numbers come often."""
+    c, read_s = state.columns, state.read_s.get(rank, state.now_s)
+    if float(c.seen_s[rank]) <= read_s:
+        return True
+    return 0 < float(c.wait_s[rank]) <= read_s
+
+
+def _works_meanwhile(state: JobState, detail: Detail, blocking: list[Operation]) -> bool:
+    """Whether only threads in the background wait (as in an asynchronous checkpoint), and the main thread goes on."""
+    seen = {op.thread for op in (*detail.history, *detail.operations)}
+    if detail.pid not in seen or any(op.thread == detail.pid for op in blocking):
+        return False
+    c, r = state.columns, detail.rank
+    last_s = max(float(c.main_cpu_moved_s[r]), float(c.frames_moved_s[r]), float(c.step_s[r]))
+    return state.now_s - last_s < _WORKS_S
 
 
 def _by_thread(detail: Detail, blocking: list[Operation]) -> list[Operation]:
@@ -86,25 +108,34 @@ def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
 
 def _rests_in_torch(state: JobState, detail: Detail) -> bool:
     stack = detail.stack
+    if stack is not None and float(state.columns.program_moved_s[detail.rank]) > stack.taken_s:
+        return False  # it has moved on since
     main = stack.main if stack is not None else None
     if main is None or not main.frames:
         return detail.rank < len(state.phases) and state.phases[detail.rank] in ("backward", "collective")
     inner = next((f for f in main.frames if "diagd" not in f.file), main.frames[0])
-    if inner.user:
-        return False
-    return "/torch/" in inner.file and "/torch/utils/data/" not in inner.file
+    return _communicates(inner)
+
+
+def _communicates(frame: Frame) -> bool:
+    return not frame.user and any(place in frame.file for place in _COMMUNICATES)
 
 
 def _failed_last(detail: Detail) -> Operation | None:
-    """A wait that raised, where nothing was done since: the exception is on its way out."""
+    """A wait that raised, where the exception is on its way out; one that was caught is no wait any more."""
+    if detail.ending is None and detail.in_shutdown_s is None:
+        return None
     last = detail.history[-1] if detail.history else None
     return last if last is not None and last.failed and last.name not in NOT_WAITS else None
 
 
 def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
     """Where a dead rank's death is a consequence of a wait, that wait."""
-    at_s = detail.exit.at_s if detail.exit is not None else state.now_s
+    ending = detail.ending if detail.ending is not None and detail.ending.what in _ENDS else None
+    at_s = ending.at_s if ending is not None and ending.at_s else detail.exit.at_s if detail.exit else state.now_s
     blocking = [op for op in detail.operations if op.blocking and op.name not in NOT_WAITS]
+    if ending is not None:  # the main thread came to its end, so only what it was in itself can have ended it
+        blocking = [op for op in blocking if op.thread == detail.pid]
     if blocking:
         yield from _by_thread(detail, blocking)
         return
@@ -124,25 +155,25 @@ def _raised_by(detail: Detail, op: Operation) -> bool:
     ending = detail.ending
     if ending is None or ending.what != "exception":
         return True
-    return ending.message[:40] in op.failed or op.failed.partition(": ")[2][:40] in ending.message
+    kind, _, message = op.failed.partition(": ")
+    if not (ending.message and message):
+        return kind.rpartition(".")[2] == ending.type.rpartition(".")[2] and message == ending.message
+    return ending.message[:40] in op.failed or message[:40] in ending.message
 
 
-_BACKEND_WORDS = (
-    "gloo",
-    "Connection closed by peer",
-    "Connection reset",
-    "Timed out",
-    "NCCL",
-    "ProcessGroup",
-    "c10d",
-    "Broken pipe",
-)
+_ENDS = ("exception", "exit", "shutdown")
+_BACKEND_WORDS = ("gloo/transport", "[gloo", "NCCL", "ProcessGroup", "c10d")
+_NETWORK_WORDS = ("Connection closed by peer", "Connection reset", "Timed out", "Broken pipe")  # anyone's
 
 
 def _raised_in_backend(detail: Detail) -> bool:
     """An exception of the communication library that came out of C++ (backward), not out of a wrapped call."""
     ending = detail.ending
-    return ending is not None and ending.what == "exception" and any(w in ending.message for w in _BACKEND_WORDS)
+    if ending is None or ending.what != "exception":
+        return False
+    inside = not ending.frames or _communicates(ending.frames[0])
+    said = (*_BACKEND_WORDS, *_NETWORK_WORDS) if inside else _BACKEND_WORDS
+    return any(word in ending.message for word in said)
 
 
 def _last_pending(detail: Detail) -> Operation | None:

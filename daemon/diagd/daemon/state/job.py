@@ -86,6 +86,7 @@ class JobState:
     phases: list[str] = field(default_factory=list)
     main_states: list[str] = field(default_factory=list)
     details: dict[int, Detail] = field(default_factory=dict)
+    read_s: dict[int, float] = field(default_factory=dict)  # when each rank's detail was read
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
 
     def ranks(self) -> list[int]:
@@ -111,14 +112,14 @@ class JobState:
         for fact in facts:
             self._apply_facts(fact, now_s)
         for detail in details:
-            self._apply_detail(detail)
+            self._apply_detail(detail, now_s)
 
     def end(self, exit_code: int | None, now_s: float) -> None:
         """The launcher has ended."""
         self.tick(now_s)
         self.ended_s, self.exit_code = now_s, exit_code
 
-    def _apply_detail(self, detail: Detail) -> None:
+    def _apply_detail(self, detail: Detail, now_s: float) -> None:
         if not detail.is_rank:
             self.candidates[detail.rank] = detail
             return
@@ -129,7 +130,7 @@ class JobState:
         self._grow(detail.rank)
         if old is not None and old.pid == detail.pid:
             detail = _merged(old, detail)
-        self.details[detail.rank] = detail
+        self.details[detail.rank], self.read_s[detail.rank] = detail, now_s
         self.attempt = max(self.attempt, detail.attempt)
         sizes = [len(g.ranks) for g in detail.groups]
         self.world_size = max(self.world_size, detail.rank + 1, *sizes)
