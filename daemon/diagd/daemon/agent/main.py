@@ -27,8 +27,11 @@ from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
 log = logging.getLogger(__name__)
 
 LONG_WAIT_S = 1.0  # an operation that blocks longer is worth its detail
-DETAIL_EVERY_S = 1.0  # of all ranks, while one is suspicious
-REFRESH_EVERY_S = 10.0  # of all ranks, always: groups come and go
+# Details are read at every look, since detectors weigh one rank's against another's; but where there are very many
+# groups that may take no more than this share of a core.
+SHARE = 0.005
+SUSPICIOUS_SHARE = 0.1
+REFRESH_EVERY_S = 30.0
 LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
 NEW_JOBS_EVERY_S = 1.0
 Deep = tuple[bool, bool, bool]  # stacks, recorder, history
@@ -52,6 +55,10 @@ class Looks(Protocol):
 class Uplink(Protocol):
     """Where what was seen goes; none of its methods blocks."""
 
+    @property
+    def connections(self) -> int:
+        """How often it has found an aggregator, which then may be another one."""
+
     def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
         """One look."""
 
@@ -63,31 +70,48 @@ Dump = Callable[[Sequence[int], str], Path]
 
 
 class Watchfulness:
-    """Decides of which ranks the detail is due."""
+    """Decides of which ranks the detail is to be read now, and which of what was read is news."""
 
     def __init__(self) -> None:
         self._pids: dict[int, int] = {}
         self._status: dict[int, Status] = {}
         self._gone_s: dict[int, float] = {}
-        self._last_s = 0.0
+        self._sent: dict[int, Detail] = {}
+        self._read_s = 0.0
+        self._refreshed_s = 0.0
+        self._cost_s = 0.0
         self.suspicious = False
 
     def due(self, facts: Sequence[Facts], now_s: float) -> list[int]:
-        """The ranks whose detail is to be read now."""
-        changed = [f.rank for f in facts if self._is_changed(f, now_s)]
+        """The ranks whose detail is to be read now: all that may have changed, as often as that is cheap."""
+        changed = {f.rank for f in facts if self._is_changed(f, now_s)}
         self.suspicious = any(_is_suspicious(f, now_s) for f in facts)
-        if now_s - self._last_s >= (DETAIL_EVERY_S if self.suspicious else REFRESH_EVERY_S):
-            self._last_s = now_s
+        share = SUSPICIOUS_SHARE if self.suspicious else SHARE
+        if now_s - self._read_s >= self._cost_s / share:
+            self._read_s = now_s
             return [f.rank for f in facts if f.rank in changed or not self._is_old_news(f, now_s)]
-        return changed
+        return sorted(changed)
+
+    def news(self, details: Sequence[Detail], now_s: float, cost_s: float) -> list[Detail]:
+        """Those that differ from what was sent before; now and then all, for an aggregator that has lost them."""
+        self._cost_s = cost_s
+        refresh = now_s - self._refreshed_s >= REFRESH_EVERY_S
+        if refresh:
+            self._refreshed_s = now_s
+        found = [d for d in details if refresh or self._sent.get(d.rank) != d]
+        self._sent.update((d.rank, d) for d in found)
+        return found
+
+    def forget_sent(self) -> None:
+        """Take all as news: another aggregator listens now."""
+        self._sent.clear()
 
     def _is_changed(self, fact: Facts, now_s: float) -> bool:
         changed = self._pids.get(fact.rank) != fact.pid or self._status.get(fact.rank) != fact.status
         if changed and fact.status.gone:
             self._gone_s[fact.rank] = now_s
         self._pids[fact.rank], self._status[fact.rank] = fact.pid, fact.status
-        # BLOCKED comes and goes with every operation.
-        return changed and (fact.status is not Status.BLOCKED or fact.rank not in self._pids)
+        return changed
 
     def _is_old_news(self, fact: Facts, now_s: float) -> bool:
         return fact.status.gone and now_s - self._gone_s.get(fact.rank, now_s) > LATE_NEWS_S
@@ -119,6 +143,7 @@ class AgentLoop:
         self._pids: dict[int, int] = {}
         self._candidates: set[int] = set()
         self._facts: list[Facts] = []
+        self._connections = 0
         self._debuggers: dict[int, str] = {}
         self._found: deque[Detail] = deque()
         self._wake = threading.Event()
@@ -140,9 +165,15 @@ class AgentLoop:
 
     def run(self) -> None:
         """Look until `stop`."""
+        failures = 0
         while not self._stop.is_set():
             began = time.monotonic()
-            self.step()
+            try:
+                self.step()
+            except Exception:
+                failures += 1
+                if failures in (1, 10, 100, 1000):
+                    log.exception("a look failed (%d times so far)", failures)
             self._wake.wait(max(self.next_look_s - (time.monotonic() - began), 0.01))
             self._wake.clear()
 
@@ -160,13 +191,18 @@ class AgentLoop:
         now_s = self._clock()
         facts = self._facts = list(self._observer.look(now_s))
         self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
+        if self._uplink.connections != self._connections:
+            self._connections = self._uplink.connections
+            self._watchfulness.forget_sent()
         due = self._watchfulness.due(facts, now_s)
+        began_cpu = time.thread_time()
         if everything:
             ranks = [f.rank for f in facts]
             details = list(self._observer.deep(ranks, stacks=False, recorder=False, history=True)) if ranks else []
         else:
             details = self._details(self._candidates.union(due))
-        self._candidates = {d.rank for d in details if not d.is_rank}
+        self._candidates = (self._candidates - {d.rank for d in details}) | {d.rank for d in details if not d.is_rank}
+        details = self._watchfulness.news(details, now_s, time.thread_time() - began_cpu)
         details += self._take_found()
         self._debuggers.update((d.rank, d.debugger) for d in details)
         # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
@@ -190,7 +226,8 @@ class AgentLoop:
     def _details(self, ranks: set[int]) -> list[Detail]:
         for _ in range(3):
             try:
-                return list(self._observer.details(sorted(ranks))) if ranks else []
+                found = self._observer.details(sorted(ranks)) if ranks else []
+                return [_only(detail, False, False, False) for detail in found]
             except RuntimeError:  # a deep look, in its own thread, changed what was being read
                 continue
         return []
@@ -210,8 +247,8 @@ class AgentLoop:
         result = CommandResult(id=command.id)
         try:
             self._do(command, result)
-        except (OSError, ValueError, RuntimeError) as exc:
-            log.warning("a command failed: %s", exc)
+        except Exception as exc:  # noqa: BLE001 - nobody else would hear of it; the aggregator asks again
+            log.warning("a command failed: %s: %s", type(exc).__name__, exc)
             result.error = f"{type(exc).__name__}: {exc}"
         # The details go first, so that the answer means that they are there.
         if self._found:
@@ -238,6 +275,18 @@ class AgentLoop:
                 os.kill(pid, signal.SIGKILL)
             case what:
                 raise ValueError(f"this agent cannot {what}")
+
+
+def _only(detail: Detail, stacks: bool, recorder: bool, history: bool) -> Detail:
+    """Without what was not asked for: an observer repeats what it saw before, and the state still has that."""
+    dropped: dict[str, object] = {}
+    if not stacks:
+        dropped.update(stacks=(), looks=())
+    if not recorder:
+        dropped.update(recorder=())
+    if not history:
+        dropped.update(history=())
+    return detail.with_(**dropped) if dropped else detail
 
 
 def _by_depth(look: LookCommand) -> dict[Deep, list[int]]:

@@ -163,6 +163,7 @@ class Stream:
         self._shift_s = 0.0
         self._best_trip_s = float("inf")
         self.connected = False
+        self.connections = 0
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._thread = threading.Thread(target=self._run, name="diagd-stream", daemon=True)
         self._thread.start()
@@ -235,6 +236,7 @@ class Stream:
                 if not stood:
                     log.info("connected to the aggregator at %s", self._target)
                     stood = self.connected = True
+                    self.connections += 1
                 self._take(response)
             with self._changed:
                 self._parted = self._stopped = self._goodbye is not None and not len(self._buffer)

@@ -171,14 +171,12 @@ def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
     for status in Status:
         text.add("diagd_rank_state", f'{labels},state="{status.name.lower()}"', status is shown)
     text.add("diagd_rank_phase", f'{labels},phase="{escape(state.phases[rank])}"', 1)
-    text.add("diagd_rank_phase_timestamp_seconds", labels, c.phase_s[rank])
     if c.step[rank] >= 0:
         text.add("diagd_rank_step", labels, c.step[rank])
-    if c.step_s[rank] > 0:
-        text.add("diagd_rank_step_timestamp_seconds", labels, c.step_s[rank])
-    text.add("diagd_rank_progress_timestamp_seconds", labels, c.program_moved_s[rank])
-    text.add("diagd_rank_heartbeat_timestamp_seconds", labels, c.heartbeat_s[rank])
-    text.add("diagd_rank_last_seen_timestamp_seconds", labels, c.seen_s[rank])
+    moments = {"phase": c.phase_s, "step": c.step_s, "progress": c.program_moved_s, "heartbeat": c.heartbeat_s}
+    for what, column in {**moments, "last_seen": c.seen_s}.items():
+        if column[rank] > 0:  # a moment that has not come is no series, rather than 1970
+            text.add(f"diagd_rank_{what}_timestamp_seconds", labels, column[rank])
     waits = c.wait_s[rank] > 0 and not shown.gone
     text.add("diagd_rank_collectives_in_flight", labels, max(len(detail.operations), 1) if waits else 0)
     text.add("diagd_rank_waiting_seconds", labels, max(state.now_s - c.wait_s[rank], 0) if waits else 0)

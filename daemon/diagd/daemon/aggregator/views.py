@@ -71,6 +71,11 @@ class LocalUplink:
         """The node's name."""
         return self._identity.node
 
+    @property
+    def connections(self) -> int:
+        """Always the one."""
+        return 1
+
     def command(self, command: Command) -> None:
         """Hand a command to the agent."""
         if self.agent is not None:

@@ -1,0 +1,151 @@
+"""One job's loop, driven by hand: what is applied, what is asked for and how often."""
+
+from tests.aggregator.fakes import FakeBook, FakeJudge, FakeLink, Wanted, incident
+
+from diagd.daemon.agent.wire import detail_message, facts_columns
+from diagd.daemon.aggregator.loop import JobLoop, Judge
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Detail, Facts
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, Window
+
+
+def window(facts: list[Facts], details: list[Detail], time_s: float) -> ConnectRequest:
+    return ConnectRequest(
+        window=Window(time_s=time_s, facts=facts_columns(facts), details=[detail_message(d) for d in details])
+    )
+
+
+def loop_with(judge: FakeJudge, *ranks: int, node: str = "n1") -> tuple[JobLoop, FakeLink]:
+    loop, link = JobLoop("job", judge.make()), FakeLink(node)
+    loop.connect(link)
+    loop.receive(link, window([Facts(r, pid=r + 1) for r in ranks], [], 100.0), 100.0)
+    loop.tick(100.0)
+    return loop, link
+
+
+def asked(loop: JobLoop, now_s: float) -> list[list[int]]:
+    return [list(command.look.stacks) for _, command in loop.commands(now_s)]
+
+
+def answer(loop: JobLoop, link: FakeLink, command_id: int, now_s: float) -> None:
+    loop.receive(link, ConnectRequest(result=CommandResult(id=command_id)), now_s)
+    loop.tick(now_s)
+
+
+def test_a_window_counts_by_its_own_time() -> None:
+    loop, link = loop_with(FakeJudge(), 0)
+    loop.receive(link, window([Facts(0, pid=1, step=5)], [Detail(0, pid=1, host="h")], 101.0), 130.0)
+    loop.tick(130.0)
+    assert loop.state.columns.seen_s[0] == 101.0
+    assert loop.state.columns.step[0] == 5
+    assert loop.state.detail(0).host == "h"
+    assert loop.state.now_s == 130.0
+
+
+def test_a_rank_is_not_looked_at_twice_at_a_time() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0, 1)))
+    loop, link = loop_with(judge, 0, 1)
+    assert asked(loop, 100.0) == [[0, 1]]
+    assert asked(loop, 101.5) == []
+    answer(loop, link, 1, 101.5)
+    assert asked(loop, 101.6) == [[0, 1]]
+
+
+def test_deep_looks_come_every_second_at_first_and_every_five_later() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0,)))
+    loop, link = loop_with(judge, 0)
+    times, now_s, number = [], 100.0, 0
+    while now_s < 125.0:
+        if commands := loop.commands(now_s):
+            times.append(now_s - 100.0)
+            number = commands[0][1].id
+            answer(loop, link, number, now_s + 0.1)
+        now_s += 0.25
+    assert times == [*map(float, range(10)), 14.0, 19.0, 24.0]
+
+
+def test_an_answer_that_never_comes_does_not_end_the_looking() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0,)))
+    loop, _ = loop_with(judge, 0)
+    assert asked(loop, 100.0) == [[0]]
+    assert asked(loop, 107.9) == []
+    assert asked(loop, 108.1) == [[0]]
+
+
+def test_each_node_is_asked_for_its_own_ranks() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0, 9), recorder=(9,)))
+    loop, _ = loop_with(judge, 0)
+    other = FakeLink("n2")
+    loop.connect(other)
+    loop.receive(other, window([Facts(9, pid=5)], [], 100.0), 100.0)
+    loop.tick(100.0)
+    by_node = {link.node: command for link, command in loop.commands(100.0)}
+    assert list(by_node["n1"].look.stacks) == [0]
+    assert list(by_node["n1"].look.recorder) == []
+    assert list(by_node["n2"].look.stacks) == [9]
+    assert list(by_node["n2"].look.recorder) == [9]
+
+
+def test_a_node_that_is_gone_is_not_asked() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0,)))
+    loop, link = loop_with(judge, 0)
+    loop.disconnect(link)
+    assert loop.commands(100.0) == []
+    back = FakeLink("n1")
+    loop.connect(back)
+    assert [link for link, _ in loop.commands(101.0)] == [back]
+
+
+def test_an_old_link_that_ends_late_does_not_cut_off_the_new_one() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0,)))
+    loop, old = loop_with(judge, 0)
+    new = FakeLink("n1")
+    loop.connect(new)
+    loop.disconnect(old)
+    assert [link for link, _ in loop.commands(100.0)] == [new]
+
+
+def test_the_report_is_new_when_an_incident_changes_and_only_then() -> None:
+    judge = FakeJudge()
+    loop, _ = loop_with(judge, 0)
+    before = loop.revision
+    assert loop.tick(101.0) == []
+    assert loop.revision == before
+    judge.findings = [incident()]
+    assert [i.id for i in loop.tick(102.0)] == ["001-abc"]
+    assert loop.revision > before
+    assert loop.tick(103.0) == []
+    assert loop.incidents_opened == {("hang.rank_blocked", "critical"): 1}
+
+
+def test_a_detector_that_fails_costs_a_verdict_and_not_the_watch() -> None:
+    def broken(state: JobState) -> tuple[()]:
+        raise ZeroDivisionError
+
+    loop = JobLoop("job", Judge(broken, lambda state: Wanted(), FakeBook))
+    assert loop.tick(100.0) == []
+    assert loop.counters.failures == 1
+
+
+def test_a_job_that_was_stopped_on_purpose_and_starts_again_is_judged_anew() -> None:
+    loop, link = loop_with(FakeJudge(), 0)
+    loop.stopping(101.0)
+    loop.tick(101.0)
+    assert loop.state.stopping_s == 101.0
+    loop.receive(link, window([Facts(0, pid=9)], [Detail(0, pid=9, attempt=1)], 105.0), 105.0)
+    loop.tick(105.0)
+    assert loop.state.stopping_s is None
+
+
+def test_no_rank_is_looked_at_after_the_end() -> None:
+    judge = FakeJudge(wanted=Wanted(stacks=(0,)))
+    loop, _ = loop_with(judge, 0)
+    loop.ended(0, 101.0)
+    loop.tick(101.0)
+    assert loop.commands(101.0) == []
+    assert (loop.state.ended_s, loop.state.exit_code) == (101.0, 0)
+
+
+def test_commands_have_numbers_of_their_own() -> None:
+    loop = JobLoop("job", FakeJudge().make())
+    assert [loop.new_command(), loop.new_command()] == [Command(id=1), Command(id=2)]
