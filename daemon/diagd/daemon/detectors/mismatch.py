@@ -1,12 +1,12 @@
 """Ranks of one group that stand at the same place of its order with different operations."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
 
 KIND = "hang.collective_mismatch"
 
@@ -19,8 +19,15 @@ def mismatches(scene: Scene) -> Iterator[Finding]:
             continue
         signatures = scene.ledger.signatures(group, seq, _members(here))
         ranked = classes(signatures) if len(signatures) > 1 else []
-        if len(ranked) > 1:
+        if len(ranked) > 1 and _vote_is_in(scene, here, signatures):
             yield _finding(scene, group, seq, ranked, differing(signatures))
+
+
+def _vote_is_in(scene: Scene, here: list[Wait], known: Collection[int]) -> bool:
+    """Whether the members of whom nothing is known here were waited for: who is in the minority hangs on them."""
+    missing = _members(here) - set(known)
+    unheard = [r for r in missing if not scene.graph.waits.get(r) or scene.state.status(r).gone]
+    return not unheard or scene.state.ended_s is not None or max(scene.age_s(w) for w in here) >= LATE_S
 
 
 def _collective_waits(scene: Scene) -> list[Wait]:

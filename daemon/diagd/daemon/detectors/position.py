@@ -97,13 +97,28 @@ def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
     The recorder can lag one look behind, so an unfinished entry alone says nothing: the main thread must rest inside
     torch, not in the user's code.
     """
-    pending = [op for op in detail.recorder if op.retired is False]
-    if not pending or not _rests_in_torch(state, detail):
+    pending = _unfinished_tail(detail)
+    waits_unseen = any(op.blocking and op.name == "WAIT" for op in detail.operations)
+    if not pending or not (waits_unseen or _rests_in_torch(state, detail)):
         return None
     oldest: dict[str, Operation] = {}
     for op in pending:
         oldest.setdefault(op.group, op)
     return min(oldest.values(), key=lambda op: op.entered_s)
+
+
+def _unfinished_tail(detail: Detail) -> list[Operation]:
+    """The unfinished entries behind each group's last finished one.
+
+    Groups finish their operations in order; an older entry that is not marked finished was only not marked.
+    """
+    tail: dict[str, list[Operation]] = {}
+    for op in detail.recorder:
+        if op.retired is False:
+            tail.setdefault(op.group, []).append(op)
+        else:
+            tail.pop(op.group, None)
+    return [op for ops in tail.values() for op in ops]
 
 
 def _rests_in_torch(state: JobState, detail: Detail) -> bool:
@@ -177,7 +192,7 @@ def _raised_in_backend(detail: Detail) -> bool:
 
 
 def _last_pending(detail: Detail) -> Operation | None:
-    if pending := [op for op in detail.recorder if op.retired is False]:
+    if pending := _unfinished_tail(detail):
         return pending[0]
     group = max(detail.groups, key=lambda g: g.enqueued, default=None)
     if group is None:

@@ -77,17 +77,19 @@ def _all_quiet(scene: Scene) -> bool:
 def creation(scene: Scene, rank: int) -> Finding | None:
     """A group's creation or the first rendezvous waits for ranks that have not come."""
     wait = scene.graph.wait(rank)
-    if wait is None or (scene.age_s(wait) < max(scene.late_s, 5.0) and not wait.failed):
-        return None
     state = scene.state
+    closed = all_waiting(scene) and bool(scene.graph.edges[rank])
+    if wait is None or (scene.age_s(wait) < (PROVEN_S if closed else max(scene.late_s, 5.0)) and not wait.failed):
+        return None
     joined = tuple(
         r for r in range(state.world_size) if any(w.op.name == wait.op.name for w in scene.graph.waits.get(r, ()))
     )
     missing = tuple(sorted(scene.graph.edges[rank])) or joined
+    joined = tuple(r for r in joined if r not in missing) or joined
     known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
     stuck = missing == joined or all(_quiet(scene, r) for r in missing)
     over = scene.age_s(wait) >= state.hang_after_s
-    severity = Severity.CRITICAL if (over and stuck) or wait.failed else Severity.WARNING
+    severity = Severity.CRITICAL if (over and stuck) or wait.failed or closed else Severity.WARNING
     locations = tuple(p for d in known.values() for p in places.outside(d))
     place = words.place_text(places.first(locations))
     what = words.op_text(wait.op)
@@ -108,7 +110,7 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         kind="hang.store_wait", severity=severity, ranks=missing, waiting_ranks=tuple(sorted(set(joined) - set(missing))),
         op_name=wait.op.name, names=(wait.op.detail,) if wait.op.detail else (), summary=words.shortened(text + "."),
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
-        since_s=wait.since_s, key="creation",
+        since_s=wait.since_s, sure=closed, key="creation",
     )  # fmt: skip
 
 

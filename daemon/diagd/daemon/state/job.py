@@ -15,8 +15,18 @@ Ints = NDArray[np.int64]
 NEVER = -1.0  # a time that has not come
 # Below these a process that only waits still moves: timers, the allocator, a monitor thread.
 CPU_NOISE_RATIO = 0.02  # of one core
+CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
 IO_NOISE_BYTES_PER_S = 64 * 1024
 RSS_NOISE_BYTES = 1024 * 1024
+MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
+
+# total -> (sign, what is no sign: a rate, and an amount at once)
+_GROWTH = {
+    "main_cpu_s": ("main_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "other_cpu_s": ("other_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "children_cpu_s": ("children_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "io_bytes": ("io_moved_s", IO_NOISE_BYTES_PER_S, IO_NOISE_BYTES_PER_S),
+}
 
 
 @dataclass(slots=True)
@@ -42,6 +52,15 @@ class Columns:
     children_cpu_s: Floats
     overhead_s: Floats
     step_interval_s: Floats  # smoothed; NEVER before two steps were seen
+    # Each total at its mark, and when that was.
+    main_cpu_s_mark: Floats
+    main_cpu_s_marked_s: Floats
+    other_cpu_s_mark: Floats
+    other_cpu_s_marked_s: Floats
+    children_cpu_s_mark: Floats
+    children_cpu_s_marked_s: Floats
+    io_bytes_mark: Floats
+    io_bytes_marked_s: Floats
     # Signs of life, as times. CPU alone says little of a rank whose interpreter does not move.
     main_cpu_moved_s: Floats
     other_cpu_moved_s: Floats
@@ -149,8 +168,7 @@ class JobState:
         fresh = not c.known[r] or c.pid[r] != fact.pid
         if fresh:
             self._reset(r, now_s)
-        window_s = max(now_s - c.seen_s[r], 1e-3)
-        self._note_signs(fact, now_s, window_s, fresh)
+        self._note_signs(fact, now_s, fresh)
         self._note_interval(fact)
         c.known[r], c.is_rank[r], c.pid[r], c.seen_s[r] = True, True, fact.pid, now_s
         c.status[r] = fact.status
@@ -161,20 +179,26 @@ class JobState:
         self.phases[r], self.main_states[r] = fact.phase, fact.main_state
         self.world_size = max(self.world_size, r + 1)
 
-    def _note_signs(self, fact: Facts, now_s: float, window_s: float, fresh: bool) -> None:
+    def _note_signs(self, fact: Facts, now_s: float, fresh: bool) -> None:
         c, r = self.columns, fact.rank
-        cpu = CPU_NOISE_RATIO * window_s
         moved = {
-            "main_cpu_moved_s": fact.main_cpu_s - c.main_cpu_s[r] > cpu,
-            "other_cpu_moved_s": fact.other_cpu_s - c.other_cpu_s[r] > cpu,
-            "children_moved_s": fact.children_cpu_s - c.children_cpu_s[r] > cpu,
-            "io_moved_s": fact.io_bytes - c.io_bytes[r] > IO_NOISE_BYTES_PER_S * window_s,
             "memory_moved_s": abs(fact.rss_bytes - c.rss_bytes[r]) > RSS_NOISE_BYTES,
             "program_moved_s": (fact.step, fact.operations, fact.phase_s) != (c.step[r], c.operations[r], c.phase_s[r]),
         }
+        for total, (sign, rate, amount) in _GROWTH.items():
+            moved[sign] = self._grew(r, total, getattr(fact, total), now_s, rate, amount, fresh)
         for name, yes in moved.items():
             if yes or fresh:
                 getattr(c, name)[r] = now_s
+
+    def _grew(self, rank: int, total: str, value: float, now_s: float, rate: float, amount: float, fresh: bool) -> bool:
+        """Whether a total has grown by more than noise since its mark."""
+        mark, marked_s = getattr(self.columns, f"{total}_mark"), getattr(self.columns, f"{total}_marked_s")
+        waited_s = now_s - marked_s[rank]
+        grew = value - mark[rank] > rate * waited_s + amount
+        if fresh or grew or waited_s > MARK_S:
+            mark[rank], marked_s[rank] = value, now_s
+        return bool(grew)
 
     def _note_interval(self, fact: Facts) -> None:
         """Smooth the time between steps; the first step is left out, since it compiles and allocates."""
