@@ -49,6 +49,8 @@ def first_deaths(scene: Scene) -> list[Death]:
 def _own_deaths(scene: Scene) -> list[Death]:
     found = []
     for rank, detail in sorted(scene.state.details.items()):
+        if detail.attempt < scene.state.attempt:
+            continue  # the launcher has started the job again since
         if detail.exit is None and detail.in_shutdown_s is not None and scene.state.ended_s is None:
             found += _leaving(scene, rank, detail)
         elif detail.exit is not None and (kind := _kind(scene, detail, detail.exit)):
@@ -58,16 +60,22 @@ def _own_deaths(scene: Scene) -> list[Death]:
 
 def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:
     """In interpreter shutdown while others wait for it."""
+    if scene.graph.waits.get(rank) or _interrupted(detail):
+        return []  # on its way out of a failed wait
     left_s = detail.in_shutdown_s or 0.0
     others = scene.graph.waiting_for((rank,))
     if not others or scene.longest_s(others) < 1.5 or scene.state.now_s - left_s < 1.5:
         return []
-    return [Death(rank, detail, Exit(at_s=left_s, code=0), "exit.early")]
+    ending = detail.ending
+    failed = ending is not None and (ending.what == "exception" or ending.code not in (None, 0))
+    return [Death(rank, detail, Exit(left_s, None if failed else 0), "exit.error" if failed else "exit.early")]
 
 
 def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     """The kind of a rank's own death; empty for one that is normal, wanted or a consequence."""
     if _wanted(scene, end) or _torn_down(scene, detail.rank, end):
+        return ""
+    if _interrupted(detail):
         return ""
     dependents = scene.graph.waiting_for((detail.rank,))
     if end.signal:
@@ -75,8 +83,6 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
         return "" if aborted_in_wait else "exit.killed"
     if scene.graph.waits.get(detail.rank):
         return ""  # it fell out of a wait
-    if _interrupted(detail):
-        return ""
     if end.code is None:
         return _unseen(detail, bool(dependents))
     if end.code == 0:

@@ -20,7 +20,7 @@ def ended(scene: Scene) -> Iterator[Finding]:
 
 def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     first, ranks = deaths[0], tuple(sorted(d.rank for d in deaths))
-    dependents = tuple(r for r in scene.graph.waiting_for(ranks) if r not in ranks)
+    dependents = _dependents(scene, ranks)
     locations = tuple(place for d in deaths for place in places.at_end(d.detail))
     wait = next((w for d in dependents if (w := scene.graph.wait(d)) is not None), None)
     where = words.place_text(places.first(locations))
@@ -37,6 +37,14 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
         summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, first)),
         step=scene.step(ranks), sure=True, since_s=first.exit.at_s, key=f"end:{first.detail.attempt}",
     )  # fmt: skip
+
+
+def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Who waits for these, also inside the operation in which one of them was killed."""
+    waits = scene.graph.waits
+    places = {(w.op.group, w.op.seq) for r in ranks for w in waits.get(r, ()) if w.kind == "collective" and w.op.seq > 0}
+    mates = {r for r, theirs in waits.items() if any((w.op.group, w.op.seq) in places for w in theirs)} - set(ranks)
+    return tuple(sorted({*mates, *scene.graph.waiting_for((*ranks, *mates))} - set(ranks)))
 
 
 def _said(death: Death) -> str:

@@ -93,7 +93,8 @@ def _missing(scene: Scene, root: Root) -> Finding:
     what = words.op_text(wait.op) if wait is not None else "an operation"
     cause = Cause("path", "it took another path in the program and goes on without entering the operation", 0.85,
                   Basis.OBSERVATION, (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
-    return _finding(scene, root, "hang.p2p_unmatched" if p2p else "hang.rank_missing", Severity.WARNING, cause,
+    severity = Severity.CRITICAL if root.failed else Severity.WARNING
+    return _finding(scene, root, "hang.p2p_unmatched" if p2p else "hang.rank_missing", severity, cause,
                     f"never entered {what} and goes on with its own steps")  # fmt: skip
 
 

@@ -12,7 +12,9 @@ NOT_WAITS = frozenset({"DESTROY", "STORE_SET", "WAIT", "NONE"})
 _FAILED_LATELY_S = 30.0
 _WORKS_S = 3.0
 # Where Python rests while C++ communicates. Elsewhere in torch (serialization, a file lock, compilation) it does not.
-_COMMUNICATES = ("/torch/autograd/", "/torch/distributed/", "/torch/nn/parallel/", "/torch/_ops.py", "/torch/_tensor.py")
+_COMMUNICATES = tuple(
+    f"/torch/{place}" for place in ("autograd/", "distributed/", "nn/parallel/", "_ops.py", "_tensor.py")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def waits_of(state: JobState, rank: int) -> tuple[Wait, ...]:
     A rank that died in a wait, or by an exception that a wait raised, stands where it died: that end is a consequence.
     """
     detail = state.detail(rank)
+    if state.status(rank).gone and detail.attempt < state.attempt:
+        return ()  # it is to be started again
     ops = list(_dead_in(state, detail)) if state.status(rank).gone else list(_waiting_in(state, detail))
     return tuple(_wait(detail, op, bool(op.failed) or state.status(rank).gone) for op in ops)
 
@@ -63,7 +67,7 @@ def _waiting_in(state: JobState, detail: Detail) -> Iterator[Operation]:
 
 
 def _is_current(state: JobState, rank: int) -> bool:
-    """Whether the rank is still in the operations of its detail: details are read seldom while its numbers come often."""
+    """Whether the rank is still in its detail's operations: details are read seldom while its numbers come often."""
     c, read_s = state.columns, state.read_s.get(rank, state.now_s)
     if float(c.seen_s[rank]) <= read_s:
         return True
@@ -92,7 +96,7 @@ def _by_thread(detail: Detail, blocking: list[Operation]) -> list[Operation]:
 
 
 def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
-    """An operation that C++ issued (DDP's reducer, FSDP): the flight recorder has it unfinished, and the rank sits in torch.
+    """An operation that C++ issued (DDP's reducer, FSDP): the flight recorder has it unfinished, the rank sits in torch.
 
     The recorder can lag one look behind, so an unfinished entry alone says nothing: the main thread must rest inside
     torch, not in the user's code.

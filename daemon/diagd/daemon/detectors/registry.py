@@ -1,6 +1,7 @@
 """All detectors, in order, and what remains of their findings when those that explain each other are folded."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from diagd.daemon.detectors import circle, ended, mismatch, outside, waiting
 from diagd.daemon.detectors.deaths import first_deaths
@@ -78,11 +79,11 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mism
 # Of findings about the same ranks the earlier in this order is the deeper cause.
 _DEPTH = (
     "exit.",
-    "hang.store_wait",
     "hang.collective_mismatch",
+    "hang.rank_stopped",
+    "hang.store_wait",
     "hang.group_cycle",
     "hang.p2p_unmatched",
-    "hang.rank_stopped",
     "hang.rank_missing",
     "hang.data_starved",
     "hang.rank_blocked",
@@ -98,10 +99,19 @@ def _depth(finding: Finding) -> int:
 def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
     """Drop what a deeper finding explains, and the same finding made twice."""
     kept: list[Finding] = []
-    for finding in sorted(found, key=lambda f: (f.severity.order, _depth(f), f.ranks)):
-        if not any(_explains(other, finding) for other in kept):
+    for finding in sorted(found, key=lambda f: (_depth(f), f.severity.order, f.ranks)):
+        number = next((n for n, other in enumerate(kept) if _explains(other, finding)), None)
+        if number is None:
             kept.append(finding)
-    return tuple(kept)
+        elif _is_worse(finding, kept[number]):
+            kept[number] = replace(kept[number], severity=finding.severity)
+    return tuple(sorted(kept, key=lambda f: (f.severity.order, _depth(f), f.ranks)))
+
+
+def _is_worse(finding: Finding, deeper: Finding) -> bool:
+    """Whether the same ranks are worse off than the deeper finding says; a rank that a person holds never is."""
+    same = finding.ranks == deeper.ranks and deeper.kind != "hang.rank_stopped"
+    return same and finding.severity.order < deeper.severity.order
 
 
 def _explains(deeper: Finding, other: Finding) -> bool:

@@ -9,9 +9,14 @@ from diagd.daemon.state.model import Operation
 
 
 def all_waiting(scene: Scene) -> bool:
-    """Whether no rank is left that could end anyone's wait: each one waits, or has ended."""
-    state = scene.state
-    return all(scene.graph.waits.get(r) or state.status(r).gone for r in range(state.world_size))
+    """Whether no rank is left that could end anyone's wait: each has ended, or waits in vain."""
+    return all(scene.state.status(r).gone or _in_vain(scene, r) for r in range(scene.state.world_size))
+
+
+def _in_vain(scene: Scene, rank: int) -> bool:
+    """Whether its wait needs another rank or a key; an operation that all have entered may just be long."""
+    waits = scene.graph.waits.get(rank, ())
+    return any(w.failed or w.kind == "store" for w in waits) or bool(waits and scene.graph.edges[rank])
 
 
 def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
