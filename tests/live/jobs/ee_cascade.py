@@ -1,5 +1,9 @@
-"""Three ranks work from files that others write: when one fails, the next ones fail on what it did not write."""
+"""Three ranks started as processes by the script; they work from each other's files, so one failure brings the next."""
 
+import multiprocessing as mp
+import os
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +19,7 @@ def publish(round_number, rank, value):
     Path(f"{round_number}-{rank}.txt").write_text(str(value))
 
 
-def look_up(round_number, rank, patience_s):
+def look_up(round_number, rank, patience_s=5.0):
     """The value of another rank; gives up after a while."""
     path, deadline = Path(f"{round_number}-{rank}.txt"), time.monotonic() + patience_s
     while not path.exists():
@@ -35,9 +39,9 @@ def train_round(model, optimizer):
     return loss.item()
 
 
-def main():
+def work(rank, world, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world))
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(rank)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
@@ -45,9 +49,20 @@ def main():
     for round_number in range(50):
         loss = train_round(model, optimizer)
         publish(round_number, rank, loss)
-        # torchrun looks every 0.1 s: the second failure falls before the first one is seen
-        look_up(round_number, (rank + 1) % world, patience_s=2.0 if round_number != 5 else 0.03)
+        look_up(round_number, (rank + 1) % world)
         print(f"rank {rank} round {round_number} loss {loss:.3f}", flush=True)
+
+
+def main(world=3):
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    context = mp.get_context("spawn")
+    ranks = [context.Process(target=work, args=(rank, world, port)) for rank in range(world)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+    sys.exit(any(process.exitcode for process in ranks))
 
 
 if __name__ == "__main__":
