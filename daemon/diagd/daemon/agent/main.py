@@ -414,9 +414,9 @@ def _job_id(run_dir: Path) -> str:
 
 
 def _make_observer(run_dir: Path, node: str) -> Looks:
-    from diagd.daemon.agent.observer import Observer
+    from diagd.daemon.agent.tally import TallyingObserver
 
-    return Observer(run_dir, node)
+    return TallyingObserver(run_dir, node)
 
 
 def main(argv: Sequence[str] | None = None, make_observer: Callable[[Path, str], Looks] = _make_observer) -> int:

@@ -128,9 +128,9 @@ def _default_html(report: dict[str, Any], path: Path) -> None:
 
 
 def _default_observer(run_dir: Path, node: str) -> Looks:
-    from diagd.daemon.agent.observer import Observer
+    from diagd.daemon.agent.tally import TallyingObserver
 
-    return Observer(run_dir, node)
+    return TallyingObserver(run_dir, node)
 
 
 def _default_dump(run_dir: Path, folder: Path) -> object:
