@@ -16,6 +16,8 @@ _ISSUED = int(FieldIndex.ISSUED)
 _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
+_watched = waits.WATCHED
+_MASK = cost.MASK
 
 
 def install(probe: Probe, module: Any) -> None:
@@ -36,9 +38,8 @@ def remove() -> None:
 def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[Any], int]) -> Any:
     op, position, keywords = int(method.op), method.tensors, method.keywords
     reduces, rooted, partner, tagged = method.reduces, method.rooted, method.partner, method.tag
-    quiet = position < 0  # no tensors, and no options worth reading
     any_source = int(Flag.ANY_SOURCE) if method.name == "recv_anysource" else 0
-    collective = not (partner or any_source)
+    collective = not tagged
     table = groups.TABLE
     get_frame = sys._getframe
     site_of = sites.site
@@ -52,34 +53,38 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         if ring is None:
             return None
         handle = args[0]
-        group = table.get(handle.group_name) or groups.find(handle.group_name)
-        flags = any_source if state.backward_depth == 0 else any_source | in_backward
-        dtype, numel, tensors, dims = NOTHING
+        name = handle.group_name
+        group = table.get(name) or groups.find(name)
+        flags = in_backward | any_source if state.backward_depth else any_source
+        detail = state.detail
+        if detail == 2 and position:
+            value = args[position] if len(args) > position else _first(kwargs, keywords)
+            dtype, numel, tensors, ndim, dims = read(value) if value is not None else NOTHING
+        else:
+            dtype, numel, tensors, ndim, dims = NOTHING
         reduce = tag = 0
         peer = -1
-        if state.detail == 2:
-            if not quiet:
-                value = args[position + 1] if len(args) > position + 1 else _first(kwargs, keywords)
-                if value is not None:
-                    dtype, numel, tensors, dims = read(value)
-            if collective:
-                options = kwargs["opts"] if "opts" in kwargs else args[-1]
+        if collective:
+            options = kwargs["opts"] if kwargs and "opts" in kwargs else args[-1]
+            if rooted:
+                peer = _root(options, group.ranks)
+            if detail == 2:
                 if reduces:
                     reduce = reduction(options)
                 if getattr(options, "asyncOp", False):
                     flags |= is_async
-        if rooted:
-            peer = _root(options if state.detail == 2 else kwargs.get("opts", args[-1]), group.ranks)
-        elif partner:
-            peer = _global(args[partner + 1] if len(args) > partner + 1 else _first(kwargs, _PARTNERS), group.ranks)
-        if tagged:
-            tag = (args[tagged + 1] if len(args) > tagged + 1 else kwargs.get("tag", 0)) & 0x7FFFFFFF
-        site = site_of(get_frame(2)) if state.detail else 0
-        index = ring.begin(op, group.number, flags, dtype, reduce, peer, tag, site, 0, numel, tensors, dims)
-        token = (handle if collective and group.counts else None, ring, index, flags, box.numbers[index])
-        if token[4] & cost.MASK == 0:
+        else:
+            if partner:
+                peer = _global(args[partner] if len(args) > partner else _first(kwargs, _PARTNERS), group.ranks)
+            tag = (args[tagged] if len(args) > tagged else kwargs.get("tag", 0)) & 0x7FFFFFFF
+        site = site_of(get_frame(2)) if detail else 0
+        index = ring.put(
+            entered, 0, numel, group.number, op, flags, dtype, reduce, ndim, tensors, peer, tag, site, 0, dims
+        )
+        serial = ring.numbers[index]
+        if not serial & _MASK:
             cost.add_sampled(_now() - entered)
-        return token
+        return handle if collective and group.counts else None, ring, index, flags, serial
 
     return before
 
@@ -110,8 +115,9 @@ def _after(token: Any, work: Any) -> None:
     if work is None:
         numbers[index + _RETURNED] = now
     else:
-        waits.watch(work, index, serial)
-    if serial & cost.MASK == 0:
+        _watched[id(work)] = index, serial
+    if not serial & _MASK:
+        waits.forget_old()
         cost.add_sampled(_now() - now)
 
 

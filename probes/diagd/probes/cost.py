@@ -21,6 +21,12 @@ class _Window:
 _bench: list[tuple[int, int, int]] = []
 
 
+def forget() -> None:
+    """A new box begins anew."""
+    _Window.began_ns = _Window.step = _Window.overhead_ns = 0
+    _bench.clear()
+
+
 def add_sampled(ns: int) -> None:
     """Count the cost of a timed operation for those that were not timed."""
     STATE.live[_OVERHEAD] += ns * (MASK + 1)

@@ -33,7 +33,8 @@ class StepCounter:
             self._drop_gone()
         count = self._counts.get(id(optimizer))
         if count is None or count.ref() is not optimizer:
-            count = self._add(optimizer)
+            self._add(optimizer)
+            return self._advance()
         count.steps += 1
         if count.steps == self.steps + 1:
             self._least -= 1
@@ -41,11 +42,11 @@ class StepCounter:
             self._drop_stale()
         return self._advance()
 
-    def _add(self, optimizer: Any) -> _Count:
-        count = _Count(weakref.ref(optimizer, self._note_gone), self.steps)
-        self._counts[id(optimizer)] = count
-        self._least += 1
-        return count
+    def _add(self, optimizer: Any) -> None:
+        # With others there, one of them has most likely just been counted for the step that this one takes part in.
+        first = self.steps if self._counts else self.steps + 1
+        self._counts[id(optimizer)] = _Count(weakref.ref(optimizer, self._note_gone), first)
+        self._least += first == self.steps
 
     def _note_gone(self, _: Any) -> None:
         self._gone = True  # called at any moment, in any thread: only the next step acts on it

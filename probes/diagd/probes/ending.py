@@ -11,7 +11,7 @@ from typing import Any
 from diagd.probes import sites
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
-from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.guard import Patches, Probe, around, disguised, wrapper
 from diagd.probes.state import STATE
 
 _patches = Patches()
@@ -25,7 +25,16 @@ def install(probe: Probe, module: Any) -> None:
     if module.__name__ == "multiprocessing.process":
         _patches.replace(module.BaseProcess, "run", wrapper(probe, _always, _ignore, _raised))
     else:
-        _patches.replace(module, "_wrap", wrapper(probe, _always, _ignore, _raised))
+        _patches.replace(module, "_wrap", lambda original: disguised(_spawned(probe, original), original))
+
+
+def _spawned(probe: Probe, original: Any) -> Any:
+    """What torch's spawn runs in the child: it swallows what the user's function raises, so the look goes inside."""
+
+    def call(fn: Any, *args: Any) -> Any:
+        return original(around(probe, fn, _always, _ignore, _raised), *args)
+
+    return call
 
 
 def begin(probe: Probe) -> None:
@@ -66,6 +75,15 @@ def _raised(token: Any, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         return  # noted where it was raised, if it was by exit
     note_exception(type(error), error, error.__traceback__)
+
+
+def retract_exit() -> None:
+    """The script has caught its own exit and goes on."""
+    STATE.exit_noted = False
+    if _noted.get("what") == "exit":
+        _noted.clear()
+        if STATE.box is not None:
+            STATE.box.set_text(layout.ENDING, None)
 
 
 def _at_exception(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -126,6 +144,7 @@ def _note_exit(code: Any, frame: Any) -> None:
         "frames": sites.frames_from(frame),
         "at_ns": time.monotonic_ns(),
     }
+    STATE.exit_noted = True
     if _noted.get("what") == "exception":
         _note({**_noted, "exit": found})
     else:

@@ -3,22 +3,24 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from diagd.probes.box.layout import Dtype, Op, Reduce
+from diagd.probes.box.layout import MAX_DIMS, Dtype, Op, Reduce
+from diagd.probes.box.writer import padded
 
 
 class Method(NamedTuple):
     """A method of ProcessGroup: its operation, and where in its arguments the interesting things are.
 
-    `tensors` is the argument that says the same on each rank that does the same: what goes in, not what comes out.
+    Arguments are counted with the group itself as 0; 0 means that there is none. `tensors` is the one that is alike on
+    ranks that do the same: what goes in, not what comes out.
     """
 
     name: str
     op: Op
-    tensors: int = 0
+    tensors: int = 1
     keywords: tuple[str, ...] = ("tensors", "tensor")
     reduces: bool = False
     rooted: bool = False
-    partner: int = 0  # argument that holds the partner's rank in the group; 0 none
+    partner: int = 0  # the partner's rank in the group
     tag: int = 0
 
 
@@ -29,28 +31,28 @@ METHODS = (
     Method("allreduce_coalesced", Op.ALLREDUCE_COALESCED, reduces=True),
     Method("broadcast", Op.BROADCAST, rooted=True),
     Method("reduce", Op.REDUCE, reduces=True, rooted=True),
-    Method("allgather", Op.ALLGATHER, 1, _INPUTS),
-    Method("_allgather_base", Op.ALLGATHER, 1, _INPUTS),
-    Method("all_gather_single", Op.ALLGATHER, 1, _INPUTS),
-    Method("allgather_coalesced", Op.ALLGATHER_COALESCED, 1, _INPUTS),
-    Method("allgather_into_tensor_coalesced", Op.ALLGATHER_COALESCED, 1, _INPUTS),
-    Method("all_gather_single_coalesced", Op.ALLGATHER_COALESCED, 1, _INPUTS),
-    Method("reduce_scatter", Op.REDUCE_SCATTER, 1, _INPUTS, reduces=True),
-    Method("_reduce_scatter_base", Op.REDUCE_SCATTER, 1, _INPUTS, reduces=True),
-    Method("reduce_scatter_single", Op.REDUCE_SCATTER, 1, _INPUTS, reduces=True),
-    Method("reduce_scatter_tensor_coalesced", Op.REDUCE_SCATTER_COALESCED, 1, _INPUTS, reduces=True),
-    Method("reduce_scatter_single_coalesced", Op.REDUCE_SCATTER_COALESCED, 1, _INPUTS, reduces=True),
-    Method("alltoall", Op.ALLTOALL, 1, _INPUTS),
-    Method("alltoall_base", Op.ALLTOALL, 1, _INPUTS),
-    Method("all_to_all_single", Op.ALLTOALL, 1, _INPUTS),
-    Method("gather", Op.GATHER, 1, _INPUTS, rooted=True),
-    Method("scatter", Op.SCATTER, 0, ("output_tensors", "output_tensor"), rooted=True),
-    Method("barrier", Op.BARRIER, -1),
-    Method("monitored_barrier", Op.MONITORED_BARRIER, -1),
-    Method("send", Op.SEND, partner=1, tag=2),
-    Method("recv", Op.RECV, partner=1, tag=2),
-    Method("recv_anysource", Op.RECV, tag=1),
-    Method("_end_coalescing", Op.COALESCED, -1),
+    Method("allgather", Op.ALLGATHER, 2, _INPUTS),
+    Method("_allgather_base", Op.ALLGATHER, 2, _INPUTS),
+    Method("all_gather_single", Op.ALLGATHER, 2, _INPUTS),
+    Method("allgather_coalesced", Op.ALLGATHER_COALESCED, 2, _INPUTS),
+    Method("allgather_into_tensor_coalesced", Op.ALLGATHER_COALESCED, 2, _INPUTS),
+    Method("all_gather_single_coalesced", Op.ALLGATHER_COALESCED, 2, _INPUTS),
+    Method("reduce_scatter", Op.REDUCE_SCATTER, 2, _INPUTS, reduces=True),
+    Method("_reduce_scatter_base", Op.REDUCE_SCATTER, 2, _INPUTS, reduces=True),
+    Method("reduce_scatter_single", Op.REDUCE_SCATTER, 2, _INPUTS, reduces=True),
+    Method("reduce_scatter_tensor_coalesced", Op.REDUCE_SCATTER_COALESCED, 2, _INPUTS, reduces=True),
+    Method("reduce_scatter_single_coalesced", Op.REDUCE_SCATTER_COALESCED, 2, _INPUTS, reduces=True),
+    Method("alltoall", Op.ALLTOALL, 2, _INPUTS),
+    Method("alltoall_base", Op.ALLTOALL, 2, _INPUTS),
+    Method("all_to_all_single", Op.ALLTOALL, 2, _INPUTS),
+    Method("gather", Op.GATHER, 2, _INPUTS, rooted=True),
+    Method("scatter", Op.SCATTER, 1, ("output_tensors", "output_tensor"), rooted=True),
+    Method("barrier", Op.BARRIER, 0),
+    Method("monitored_barrier", Op.MONITORED_BARRIER, 0),
+    Method("send", Op.SEND, partner=2, tag=3),
+    Method("recv", Op.RECV, partner=2, tag=3),
+    Method("recv_anysource", Op.RECV, tag=2),
+    Method("_end_coalescing", Op.COALESCED, 0),
 )
 
 _DTYPES = {
@@ -62,32 +64,42 @@ _DTYPES = {
 _REDUCES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
 _MAX_COUNTED = 64  # tensors whose elements are added up; of more, only the number of tensors is told
 
-Shape = tuple[int, int, int, tuple[int, ...]]
-NOTHING: Shape = (0, -1, 0, ())
+Tensors = tuple[int, int, int, int, tuple[int, ...]]  # dtype, numel, how many, ndim, padded dims
+NOTHING: Tensors = (0, -1, 0, 0, (0,) * MAX_DIMS)
+_MAX_SHAPES = 1024
 
 
-def tensor_reader() -> Callable[[Any], Shape]:
-    """A function from a tensor, a list of them, or a list of such lists, to (dtype, numel, tensors, first's dims)."""
-    known: dict[Any, int] = {}
+def tensor_reader() -> Callable[[Any], Tensors]:
+    """A function that describes a tensor, a list of them, or a list of such lists (the first of these)."""
+    dtypes: dict[Any, int] = {}
+    shapes: dict[Any, tuple[int, int, tuple[int, ...]]] = {}
 
-    def read(value: Any) -> Shape:
-        count = 1
-        rest: Any = None
-        if value.__class__ is list or value.__class__ is tuple:
+    def remember(shape: Any, tensor: Any) -> tuple[int, int, tuple[int, ...]]:
+        if len(shapes) >= _MAX_SHAPES:
+            shapes.clear()
+        found = shapes[shape] = (tensor.numel(), len(shape), padded(tuple(shape)))
+        return found
+
+    def read(value: Any) -> Tensors:
+        several: Any = None
+        kind = value.__class__
+        if kind is list or kind is tuple:
             if not value:
                 return NOTHING
             if value[0].__class__ is list:
                 value = value[0]
-            count = len(value)
-            if count != 1:
-                rest = value
+            if len(value) != 1:
+                several = value
             value = value[0]
-        dtype = known.get(value.dtype)
+        dtype = dtypes.get(value.dtype)
         if dtype is None:
-            dtype = known[value.dtype] = int(_DTYPES.get(str(value.dtype), Dtype.OTHER))
-        if rest is None:
-            return dtype, value.numel(), 1, tuple(value.shape)
-        return dtype, sum(t.numel() for t in rest) if count <= _MAX_COUNTED else -1, count, tuple(value.shape)
+            dtype = dtypes[value.dtype] = int(_DTYPES.get(str(value.dtype), Dtype.OTHER))
+        shape = value.shape
+        numel, ndim, dims = shapes.get(shape) or remember(shape, value)
+        if several is None:
+            return dtype, numel, 1, ndim, dims
+        total = sum(tensor.numel() for tensor in several) if len(several) <= _MAX_COUNTED else -1
+        return dtype, total, min(len(several), 255), ndim, dims
 
     return read
 
@@ -96,8 +108,13 @@ def reduce_reader(reduce_op: Any) -> Callable[[Any], int]:
     """A function from options to the reduce operation; `reduce_op` is torch's ReduceOp, whose hash is its number."""
     numbers = {hash(getattr(reduce_op, name)): int(Reduce[name]) for name in _REDUCES if hasattr(reduce_op, name)}
 
+    other = int(Reduce.OTHER)
+
     def read(options: Any) -> int:
-        value = getattr(options, "reduceOp", options)
-        return numbers.get(hash(value), int(Reduce.OTHER))
+        try:
+            value = options.reduceOp
+        except AttributeError:
+            value = options  # the short forms take it instead of options
+        return numbers.get(hash(value), other)
 
     return read

@@ -8,7 +8,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from diagd.probes import start
+from diagd.probes import cost, start
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter, start_ticks
 from diagd.probes.guard import Probe
@@ -42,13 +42,16 @@ def become_lone_rank() -> bool:
     """A first optimizer step without process groups: rank 0 of 1, unless it happens in some other rank's child."""
     if STATE.forked or _is_child() or _belongs_to_rank():
         return False
-    return become_rank()
+    if not become_rank():
+        return False
+    if "RANK" not in os.environ:
+        write_identity(rank=0, local_rank=0, world_size=1)
+    return True
 
 
 def _promote() -> None:
     STATE.is_rank = True
     STATE.live[Live.IS_RANK] = 1
-    os.environ[RANK_PID] = str(os.getpid())
     write_identity()
 
 
@@ -88,6 +91,7 @@ def _use(box: BoxWriter) -> None:
     now = time.monotonic_ns()
     STATE.live[Live.MAIN_THREAD] = threading.main_thread().native_id or 0
     STATE.live[Live.PHASE_NS] = STATE.live[Live.HEARTBEAT_NS] = STATE.live[Live.STEP_STARTED_NS] = now
+    os.environ[RANK_PID] = str(os.getpid())
     _hook_fork()
     write_identity()
     STATE.record(True)
@@ -114,6 +118,7 @@ def _forget() -> None:
     _refused = False
     STATE.record(False)
     STATE.forget()
+    cost.forget()
     STATE.forked = True
     STATE.notes.clear()
 

@@ -32,7 +32,7 @@ PROBES: tuple[ProbeSpec, ...] = (
         "checkpoint",
         ("torch.serialization", "torch.distributed.checkpoint.state_dict_saver", "safetensors.torch"),
     ),
-    ProbeSpec("ending", ("multiprocessing.process", "torch.multiprocessing.spawn")),
+    ProbeSpec("ending", ("multiprocessing.process", "torch.multiprocessing.spawn"), always=True),
     ProbeSpec("heartbeat", ()),
     ProbeSpec("stacks", ()),
     ProbeSpec("server", ()),

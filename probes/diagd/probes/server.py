@@ -15,6 +15,7 @@ _SILENT = 3
 _MAX_PATH = 100  # bytes that the kernel takes for a unix socket's address, a little less
 
 _started_by = 0
+_server: Any = None
 
 
 def begin(probe: Probe) -> None:
@@ -31,8 +32,15 @@ def begin(probe: Probe) -> None:
         write_identity(fr_socket=path)
 
 
+def remove() -> None:
+    """Stop it, in the process that started it."""
+    if _server is not None and _started_by == os.getpid():
+        _server.shutdown()
+
+
 def _start(path: str) -> str:
     """Start it at `path`; why not, where it is not."""
+    global _server
     make = getattr(sys.modules.get("torch._C._distributed_c10d"), "_WorkerServer", None)
     if make is None:
         return "this torch has no worker server"
@@ -45,13 +53,13 @@ def _start(path: str) -> str:
     before = level.value
     level.value = _SILENT
     try:
-        server = make(path, -1)
+        _server = make(path, -1)
     except (RuntimeError, ValueError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         level.value = before
     # Its destructor would shut the socket down in the parent too, when a forked child exits: it must never run.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_server))
     return ""
 
 

@@ -36,6 +36,7 @@ class State:
         self.backward_depth = 0
         self.held = 0  # depth of phases that the script itself has named
         self.evaluating = False
+        self.exit_noted = False
         self.detail = 2  # 2 all, 1 without shapes, 0 without call sites either (shed for the budget)
 
     def record(self, on: bool) -> None:

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from diagd.probes import cost, phases, rank
+from diagd.probes import cost, ending, phases, rank
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.counting import StepCounter
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -109,6 +109,8 @@ def _complete(now: int) -> None:
     live = STATE.live
     live[_STEP] = max(live[_STEP], 0) + 1
     live[_STEP_NS] = live[_STARTED] = now
+    if STATE.exit_noted:
+        ending.retract_exit()
     cost.step_completed(live[_STEP], now)
 
 

@@ -9,17 +9,19 @@ from diagd.probes.box.layout import FieldIndex, Flag, Op
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.state import STATE
 
-_MAX_WATCHED = 4096  # works that nobody waits for are forgotten, oldest first
+_MAX_WATCHED = 4096
 _WAIT = int(FieldIndex.WAIT)
 _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
-_watched: dict[int, tuple[int, int]] = {}  # id of the Work, which takes no attributes -> record, its serial
+_MASK = cost.MASK
+# id of a Work, which takes no attributes -> its record and that one's serial; a later Work there takes its place.
+WATCHED: dict[int, tuple[int, int]] = {}
 
 
 def install(probe: Probe, module: Any) -> None:
     """torch.distributed.distributed_c10d is there."""
-    STATE.listeners.append(lambda recording: _watched.clear())
+    STATE.listeners.append(lambda recording: WATCHED.clear())
     _patches.replace(module.Work, "wait", wrapper(probe, _before, _after, _failed))
 
 
@@ -28,12 +30,11 @@ def remove() -> None:
     _patches.undo()
 
 
-def watch(work: Any, index: int, serial: int) -> None:
-    """Remember which record `work` belongs to; a later Work at the same address takes its place."""
-    if len(_watched) >= _MAX_WATCHED:
-        for key in list(_watched)[: _MAX_WATCHED // 2]:
-            _watched.pop(key, None)
-    _watched[id(work)] = (index, serial)
+def forget_old() -> None:
+    """Called now and then: of more works than anybody will still wait for, forget the older half."""
+    if len(WATCHED) > _MAX_WATCHED:
+        for key in list(WATCHED)[: _MAX_WATCHED // 2]:
+            WATCHED.pop(key, None)
 
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -42,7 +43,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     now = _now()
     numbers = box.numbers
-    found = _watched.pop(id(args[0]), None)
+    found = WATCHED.pop(id(args[0]), None)
     if found is None:
         return _before_unseen()
     index, serial = found
@@ -50,7 +51,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None  # so long ago that its place was used again
     numbers[index + _WAIT] = now
     phase = phases.begin_collective(now)
-    if serial & cost.MASK == 0:
+    if not serial & _MASK:
         cost.add_sampled(_now() - now)
     return index, serial, phase
 
@@ -76,7 +77,7 @@ def _after(token: Any, result: Any) -> None:
         numbers[index + _RETURNED] = now
     if phase is not None:
         phases.end_collective(phase, now)
-    if serial & cost.MASK == 0:
+    if not serial & _MASK:
         cost.add_sampled(_now() - now)
 
 

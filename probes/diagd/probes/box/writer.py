@@ -17,6 +17,11 @@ from diagd.probes.box.layout import FieldIndex, Live, Section
 
 _TEXT = struct.Struct("<II")
 _LOCK_S = 0.05  # longer than any holder needs; a signal handler may have interrupted the holder, so never for ever
+_RECORDS = layout.RING_RECORDS
+_RECORD_SIZE = layout.RECORD_SIZE
+_OPERATIONS = layout.LIVE_AT // 8 + Live.OPERATIONS
+_pack = layout.RECORD.pack_into
+_now = time.monotonic_ns
 _FIRST_STRING = 8  # offset 0 means none
 _LASTING = layout.STRINGS_SIZE * 3 // 4  # above it lie the passing strings, oldest overwritten first
 
@@ -39,7 +44,7 @@ class BoxWriter:
         self._passing_at = _LASTING
         self._rings: list[tuple[int, RingWriter]] = []  # with the ident of the thread that has it
         self._own = threading.local()
-        self._serial = 0
+        self._serial = 0  # of the last operation of the process
         self._lock = threading.Lock()  # only for new strings, rings and texts, never on a step's usual path
         self.live[Live.STEP] = -1
         self.live[Live.STRINGS_USED] = _FIRST_STRING
@@ -161,11 +166,6 @@ class BoxWriter:
                 return ring
         return None
 
-    def next_serial(self) -> int:
-        """A number that grows with each operation of the process."""
-        self._serial += 1
-        return self._serial
-
 
 class RingWriter:
     """The operations of one thread; only that thread writes."""
@@ -175,13 +175,15 @@ class RingWriter:
         self._map = box._map
         self.numbers = box.numbers
         self._at = layout.RINGS_AT + index * layout.RING_SIZE
+        self._header = self._at // 8
+        self._records_at = self._at + layout.RING_HEADER
         self._begun = 0
         self.claim()
 
     def claim(self) -> None:
         """The calling thread writes from now on."""
         self._thread = threading.get_native_id()
-        self.numbers[self._at // 8] = self._thread
+        self.numbers[self._header] = self._thread
         name = threading.current_thread().name.encode("utf-8", "replace")[:47]
         self._map[self._at + 16 : self._at + layout.RING_HEADER] = name.ljust(layout.RING_HEADER - 16, b"\0")
 
@@ -194,22 +196,46 @@ class RingWriter:
         Returns:
             The record's int64 index, for `set`.
         """
+        tensors = min(tensors, 255)
+        return self.put(
+            _now(),
+            seq,
+            numel,
+            group,
+            op,
+            flags,
+            dtype,
+            reduce,
+            len(dims),
+            tensors,
+            peer,
+            tag,
+            site,
+            detail,
+            padded(dims),
+        )
+
+    def put(
+        self, entered_ns: int, seq: int, numel: int, group: int, op: int, flags: int, dtype: int, reduce: int,
+        ndim: int, tensors: int, peer: int, tag: int, site: int, detail: int, dims: tuple[int, ...],
+    ) -> int:  # fmt: skip
+        """As `begin`, for the step's usual path: everything as it lies in the record, dims padded."""
         begun = self._begun
         self._begun = begun + 1  # first: a signal handler that issues an operation right now gets the next place
-        at = self._at + layout.RING_HEADER + begun % layout.RING_RECORDS * layout.RECORD_SIZE
-        serial = self._box.next_serial()
-        ndim = len(dims)
-        if ndim != layout.MAX_DIMS:
-            dims = (dims + (0,) * layout.MAX_DIMS)[: layout.MAX_DIMS]
-        self.numbers[at // 8] = 0
-        layout.RECORD.pack_into(
-            self._map, at, 0, time.monotonic_ns(), 0, 0, 0, seq, numel, group, op, flags, dtype, reduce,
-            ndim, tensors if tensors < 256 else 255, peer, tag, site, detail, self._thread, *dims,
+        at = self._records_at + begun % _RECORDS * _RECORD_SIZE
+        index = at >> 3
+        box = self._box
+        serial = box._serial = box._serial + 1
+        numbers = self.numbers
+        numbers[index] = 0
+        _pack(
+            self._map, at, 0, entered_ns, 0, 0, 0, seq, numel, group, op, flags, dtype, reduce, ndim, tensors, peer,
+            tag, site, detail, self._thread, *dims,
         )  # fmt: skip
-        self.numbers[at // 8] = serial
-        self.numbers[self._at // 8 + 1] = self._begun
-        self._box.live[Live.OPERATIONS] = serial
-        return at // 8
+        numbers[index] = serial
+        numbers[self._header + 1] = self._begun
+        numbers[_OPERATIONS] = serial
+        return index
 
     def set(self, index: int, field: FieldIndex, value: int) -> None:
         """Update a record that may have gone on to another thread's hands (a wait elsewhere): plain 8-byte store."""
@@ -220,6 +246,11 @@ class RingWriter:
         at = index * 8
         self._map[at + 59] = flags
         struct.pack_into("<I", self._map, at + 76, detail)
+
+
+def padded(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Exactly as many dimensions as a record holds."""
+    return (*dims, *(0,) * layout.MAX_DIMS)[: layout.MAX_DIMS]
 
 
 def start_ticks() -> int:

@@ -1,0 +1,97 @@
+"""Training steps from the steps of optimizers."""
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagd.probes.counting import STALE_AFTER, StepCounter
+
+
+class Optimizer:
+    """Stands for any."""
+
+
+def test_one_optimizer_steps_as_often_as_the_training() -> None:
+    counter, only = StepCounter(), Optimizer()
+    assert [counter.stepped(only) for _ in range(3)] == [True] * 3
+    assert counter.steps == 3
+
+
+def test_of_two_optimizers_the_one_that_steps_least_counts() -> None:
+    counter, critic, generator = StepCounter(), Optimizer(), Optimizer()
+    for _ in range(4):
+        for _ in range(5):
+            counter.stepped(critic)
+        counter.stepped(generator)
+    assert counter.steps in (4, 8)  # the critic's first five, before the generator was seen, were steps then
+    before = counter.steps
+    for _ in range(5):
+        counter.stepped(critic)
+    assert counter.steps == before
+    assert counter.stepped(generator)
+
+
+def test_an_optimizer_for_each_parameter_makes_one_step_of_all() -> None:
+    counter, many = StepCounter(), [Optimizer() for _ in range(100)]
+    for optimizer in many:  # the first round: they are seen one after the other
+        counter.stepped(optimizer)
+    before = counter.steps
+    for _ in range(10):
+        completed = [counter.stepped(optimizer) for optimizer in many]
+        assert completed == [False] * 99 + [True]
+    assert counter.steps == before + 10
+
+
+def test_an_optimizer_that_appears_later_begins_where_the_training_is() -> None:
+    counter, early, late = StepCounter(), Optimizer(), Optimizer()
+    for _ in range(50):
+        counter.stepped(early)
+    for _ in range(3):
+        counter.stepped(early)
+        counter.stepped(late)
+    assert counter.steps in (53, 54)
+
+
+def test_an_optimizer_that_no_longer_steps_holds_nothing_up_for_long() -> None:
+    counter, warm_up, main = StepCounter(), Optimizer(), Optimizer()
+    for _ in range(5):
+        counter.stepped(warm_up)
+        counter.stepped(main)
+    for _ in range(STALE_AFTER + 5):
+        counter.stepped(main)
+    assert counter.steps >= 5 + STALE_AFTER
+    assert counter.stepped(main)
+
+
+def test_an_optimizer_that_is_gone_holds_nothing_up() -> None:
+    counter, main = StepCounter(), Optimizer()
+    gone = Optimizer()
+    counter.stepped(gone)
+    counter.stepped(main)
+    del gone
+    counter.stepped(main)
+    assert counter.stepped(main)
+
+
+@given(st.lists(st.integers(0, 5), max_size=300))
+def test_steps_never_go_back_and_never_pass_the_busiest(order: list[int]) -> None:
+    counter, optimizers = StepCounter(), [Optimizer() for _ in range(6)]
+    last = 0
+    for number in order:
+        completed = counter.stepped(optimizers[number])
+        assert completed == (counter.steps > last)
+        last = counter.steps
+    assert last <= len(order)
+
+
+def test_many_optimizers_cost_no_more_each_than_few() -> None:
+    def seconds(count: int) -> float:
+        counter, many = StepCounter(), [Optimizer() for _ in range(count)]
+        began = time.process_time()
+        for _ in range(20_000 // count):
+            for optimizer in many:
+                counter.stepped(optimizer)
+        return time.process_time() - began
+
+    assert seconds(2000) < 10 * max(seconds(20), 0.001)

@@ -1,0 +1,45 @@
+"""How a rank ended, in the words of the process itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.probes.jobs import SCRIPTS, boxes, line_of, run
+
+LONE = SCRIPTS / "lone.py"
+
+
+def ending(folder: Path, how: str, code: int) -> dict[str, Any]:
+    process = run(LONE, how, folder=folder)
+    assert process.returncode == code, process.stderr
+    (box,) = boxes(folder)
+    return box.ending
+
+
+@pytest.mark.parametrize("how", ["exception", "own hook"])
+def test_an_uncaught_exception_is_told_with_its_frames_whoever_reports_it(tmp_path: Path, how: str) -> None:
+    found = ending(tmp_path, how, 1)
+    assert (found["what"], found["type"], found["message"]) == ("exception", "KeyError", "'lost'")
+    assert found["frames"][0] == ["fail", str(LONE), line_of(LONE, "failing"), True]
+    assert found["frames"][1][0] == "<module>"
+    assert found["at_ns"] > 0
+
+
+@pytest.mark.parametrize(
+    ("how", "mark", "code"), [("exit", "exit", 1), ("os._exit", "os._exit", 6), ("quit", "quit", 4)]
+)
+def test_a_call_of_exit_is_told_with_its_line(tmp_path: Path, how: str, mark: str, code: int) -> None:
+    found = ending(tmp_path, how, code)
+    assert (found["what"], found["code"]) == ("exit", code)
+    assert found["message"] == ("enough" if how == "exit" else "")
+    assert found["frames"][0] == ["<module>", str(LONE), line_of(LONE, mark), True]
+
+
+def test_an_exit_that_was_caught_is_not_the_end(tmp_path: Path) -> None:
+    assert ending(tmp_path, "caught exit", 0)["what"] == "shutdown"
+
+
+def test_a_thread_that_died_is_told_beside_the_end(tmp_path: Path) -> None:
+    found = ending(tmp_path, "thread", 0)
+    assert found["what"] == "shutdown"
+    assert (found["thread_ended"]["thread"], found["thread_ended"]["type"]) == ("feeder", "KeyError")

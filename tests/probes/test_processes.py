@@ -1,0 +1,55 @@
+"""Which processes are ranks: forks, spawned ranks, data workers, launchers and lone ones."""
+
+from pathlib import Path
+
+import pytest
+from tests.probes.jobs import SCRIPTS, boxes, exits, line_of, run
+
+from diagd.probes.box.layout import Op
+
+LONE = SCRIPTS / "lone.py"
+
+
+def test_a_training_script_without_process_groups_is_rank_0_of_1(tmp_path: Path) -> None:
+    assert run(LONE, folder=tmp_path, WORKERS="2").returncode == 0
+    (box,) = boxes(tmp_path)
+    assert (box.live["IS_RANK"], box.live["STEP"]) == (1, 8)
+    assert (box.identity["rank"], box.identity["world_size"]) == (0, 1)
+    assert set(exits(tmp_path).values()) == {0}  # its data workers'
+
+
+def test_a_forked_child_writes_no_box_and_takes_nothing_down(tmp_path: Path) -> None:
+    process = run(LONE, "fork", folder=tmp_path)
+    assert (process.returncode, process.stdout.count("child 5")) == (0, 3), process.stderr
+    (box,) = boxes(tmp_path)
+    assert box.live["OPTIMIZER_STEPS"] == 9
+
+
+def test_a_script_that_only_imports_torch_is_no_rank(tmp_path: Path) -> None:
+    assert run("import torch.distributed", folder=tmp_path).returncode == 0
+    assert boxes(tmp_path) == []
+
+
+def test_rank_in_the_environment_makes_a_candidate(tmp_path: Path) -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch.distributed'], check=True)"
+    assert run(f"import torch.distributed; {child}", folder=tmp_path, RANK="3", WORLD_SIZE="8").returncode == 0
+    (box,) = boxes(tmp_path)
+    assert (box.live["IS_RANK"], box.identity["rank"], box.identity["world_size"]) == (0, 3, 8)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_ranks_that_a_script_starts_itself_are_ranks_and_it_is_not(tmp_path: Path, method: str) -> None:
+    script = SCRIPTS / "starts_ranks.py"
+    process = run(script, method, folder=tmp_path)
+    assert "rank 1 gives up" in process.stderr
+    found = boxes(tmp_path)
+    assert [box.identity["rank"] for box in found] == [0, 1]
+    assert len({box.identity["pid"] for box in found}) == 2
+    for box in found:
+        assert [box.site(record)[0] for record in box.named(Op.ALLREDUCE)] == ["starts_ranks.py"]
+    ending = found[1].ending
+    assert (ending["what"], ending["type"], ending["message"]) == ("exception", "ValueError", "rank 1 gives up")
+    assert ending["frames"][0][2] == line_of(script, "gives up")
+    assert 256 in exits(tmp_path).values()
+    if method == "fork":
+        assert found[0].ending.get("what") != "exception"

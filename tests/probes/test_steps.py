@@ -1,0 +1,112 @@
+"""What counts as a training step where there is an engine, or no optimizer; the budget; the benchmark's switch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from diagd.probes import cost, steps
+from diagd.probes.box.layout import Live
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.guard import Probe
+from diagd.probes.settings import Settings
+from diagd.probes.state import STATE
+
+SECOND = 10**9
+
+
+@pytest.fixture(autouse=True)
+def _fresh(recording: BoxWriter) -> Iterator[None]:
+    steps.PROGRESS.__init__()  # type: ignore[misc]
+    cost.forget()
+    yield
+    steps.remove()
+    cost.forget()
+
+
+class Engine:
+    """Steps once in two calls, as with two micro-batches."""
+
+    def __init__(self) -> None:
+        self.global_steps = 0
+        self.calls = 0
+
+    def _take_model_step(self) -> None:
+        self.calls += 1
+        self.global_steps = self.calls // 2
+
+
+def test_an_engines_own_steps_count_and_its_optimizers_do_not(recording: BoxWriter) -> None:
+    module = SimpleNamespace(__name__="deepspeed.runtime.engine", DeepSpeedEngine=Engine)
+    steps.install(Probe("steps", 0, always=True), module)
+    engine, optimizer = Engine(), SimpleNamespace()
+    optimizer = type("Optimizer", (), {})()
+    for _ in range(6):
+        engine._take_model_step()
+        steps._stepped(optimizer)
+    assert recording.live[Live.STEP] == 3
+    assert recording.live[Live.OPTIMIZER_STEPS] == 6
+
+
+def test_without_any_optimizer_a_backward_pass_is_a_step(recording: BoxWriter) -> None:
+    for _ in range(4):
+        steps.backward_completed()
+    assert (recording.live[Live.STEP], recording.live[Live.BACKWARDS]) == (4, 4)
+
+
+def test_with_an_optimizer_it_is_not(recording: BoxWriter) -> None:
+    steps._made((), {})
+    for _ in range(4):
+        steps.backward_completed()
+    assert recording.live[Live.STEP] == -1
+
+
+def train(step: int, seconds: float, overhead: float) -> int:
+    """A hundred steps that took so long and cost so much, from `step` on."""
+    for number in range(1, 101):
+        STATE.live[Live.OVERHEAD_NS] += int(overhead * SECOND / 100)
+        cost.step_completed(step + number, int((1000 + (step + number) * seconds / 100) * SECOND))
+    return step + 100
+
+
+def test_within_the_budget_nothing_is_left_out() -> None:
+    step = 0
+    for _ in range(5):
+        step = train(step, seconds=30, overhead=0.29)
+    assert (STATE.detail, STATE.notes) == (2, [])
+
+
+def test_over_the_budget_details_go_first_and_it_is_said(recording: BoxWriter) -> None:
+    step = train(0, seconds=30, overhead=0)
+    step = train(step, seconds=30, overhead=0.9)
+    assert STATE.detail == 1
+    train(step, seconds=30, overhead=0.9)
+    assert STATE.detail == 0
+    assert [note.rpartition(": ")[2] for note in STATE.notes] == [
+        "shapes and types of operations",
+        "call sites of operations",
+    ]
+
+
+def test_a_short_burst_is_not_judged() -> None:
+    train(0, seconds=2, overhead=1)
+    assert STATE.detail == 2
+
+
+def test_the_benchmark_switches_the_probes_off_and_on_and_writes_each_step_down(
+    tmp_path: Path, recording: BoxWriter
+) -> None:
+    STATE.settings = Settings(str(tmp_path), bench_steps=3)
+    switched: list[bool] = []
+    STATE.listeners.append(switched.append)
+    try:
+        for step in range(1, 13):
+            cost.step_completed(step, step * 10)
+    finally:
+        STATE.listeners.remove(switched.append)
+    assert switched == [False, True, False, True]
+    (path,) = tmp_path.glob("*.bench")
+    rows = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+    assert rows == [(step, step * 10, int((step - 1) // 3 % 2 == 0)) for step in range(1, 13)]
+    assert recording.live[Live.ENABLED] == 1
