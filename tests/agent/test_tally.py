@@ -68,12 +68,13 @@ def test_of_an_asynchronous_operation_only_the_call_and_the_wait_count(rank: Ran
     assert rank.extra()["operation_wait_s|g0|ALLREDUCE"] == 1.5
 
 
-def test_a_ring_that_was_run_over_loses_its_oldest_and_counts_none_twice(rank: Rank) -> None:
+def test_of_a_ring_that_was_run_over_the_lost_ones_count_without_their_names(rank: Rank) -> None:
     rank.begin()
     rank.extra()
     for _ in range(layout.RING_RECORDS + 100):
         rank.returned(rank.begin(at_s=1.0), 2.0)
     assert rank.extra()["operations|g0|ALLREDUCE"] == 1 + layout.RING_RECORDS
+    assert rank.extra()[f"operations|{OTHER}|{OTHER}"] == 100
     assert rank.extra()["operation_wait_s|g0|ALLREDUCE"] == layout.RING_RECORDS
 
 

@@ -42,6 +42,7 @@ class Tally:
         self._pending: list[list[int]] = [[] for _ in range(layout.RING_COUNT)]
         self._counts: dict[tuple[int, int], int] = {}
         self._waits: dict[tuple[int, int], float] = {}
+        self._lost = 0  # overwritten before they were read
         self._names: dict[int, str] = {}
         self._names_version = -1
 
@@ -51,9 +52,10 @@ class Tally:
             self._read_ring(ring)
 
     def _read_ring(self, ring: int) -> None:
-        begun, oldest = int(self._rings["head"][ring, _BEGUN]), 0
+        begun = int(self._rings["head"][ring, _BEGUN])
         if begun > self._seen[ring] or self._pending[ring]:
             oldest = max(begun - layout.RING_RECORDS, 0)
+            self._lost += max(oldest - self._seen[ring], 0)
             new = range(max(self._seen[ring], oldest), begun)
             waiting = [n for n in self._pending[ring] if n >= oldest]
             self._seen[ring], self._pending[ring] = begun, []
@@ -80,7 +82,7 @@ class Tally:
         """The numbers, as `Facts.extra` carries them."""
         if (version := self._reader.text_version(layout.GROUPS)) != self._names_version:
             self._names, self._names_version = group_names(self._reader), version
-        found: dict[str, float] = {}
+        found: dict[str, float] = {f"operations|{OTHER}|{OTHER}": self._lost} if self._lost else {}
         groups: dict[str, None] = {}
         names: dict[str, None] = {}
         for kind, values in (("operations", self._counts), ("operation_wait_s", self._waits)):

@@ -180,7 +180,7 @@ def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
     waits = c.wait_s[rank] > 0 and not shown.gone
     text.add("diagd_rank_collectives_in_flight", labels, max(len(detail.operations), 1) if waits else 0)
     text.add("diagd_rank_waiting_seconds", labels, max(state.now_s - c.wait_s[rank], 0) if waits else 0)
-    _add_operations(text, labels, loop.extra.get(rank, {}), int(c.operations[rank]))
+    _add_operations(text, labels, loop.extra.get(rank, {}))
     for thread, column in (("main", c.main_cpu_s), ("other", c.other_cpu_s), ("children", c.children_cpu_s)):
         text.add("diagd_rank_cpu_seconds_total", f'{labels},thread="{thread}"', column[rank])
     text.add("diagd_rank_io_bytes_total", labels, c.io_bytes[rank])
@@ -189,15 +189,13 @@ def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
     text.add("diagd_probe_overhead_seconds_total", labels, c.overhead_s[rank])
 
 
-def _add_operations(text: Text, labels: str, extra: Mapping[str, float], total: int) -> None:
-    counts = bounded(_by_group(extra, OPERATIONS))
-    counted = sum(counts.values())
-    if total > counted:  # those that no group and name is known of
-        counts[(OTHER, OTHER)] = counts.get((OTHER, OTHER), 0) + total - counted
-    for (group, name), value in sorted(counts.items()):
-        text.add("diagd_rank_operations_total", _operation(labels, group, name), value)
-    for (group, name), value in sorted(bounded(_by_group(extra, WAIT)).items()):
-        text.add("diagd_rank_operation_wait_seconds_total", _operation(labels, group, name), value)
+def _add_operations(text: Text, labels: str, extra: Mapping[str, float]) -> None:
+    for kind, family in (
+        (OPERATIONS, "diagd_rank_operations_total"),
+        (WAIT, "diagd_rank_operation_wait_seconds_total"),
+    ):
+        for (group, name), value in sorted(bounded(_by_group(extra, kind)).items()):
+            text.add(family, _operation(labels, group, name), value)
 
 
 def _operation(labels: str, group: str, name: str) -> str:
