@@ -1,0 +1,111 @@
+"""Ranks that wait for each other in a circle, and sends and receives that find no partner."""
+
+import pytest
+from tests.detectors.states import Job, at, critical, job
+
+from diagd.daemon.detectors.finding import Severity
+
+
+def two_groups_in_opposite_order() -> Job:
+    return job(2, groups={"a": (0, 1), "b": (0, 1)}).waits(0, seq=4, group="a").waits(1, seq=9, group="b")
+
+
+def test_two_groups_entered_in_opposite_order_are_a_circle_and_a_tie() -> None:
+    found = two_groups_in_opposite_order().passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.group_cycle", (0, 1), ())
+    assert (found.severity, found.sure) == (Severity.CRITICAL, True)
+    assert set(found.names) == {"a", "b"}
+    assert "circle" in found.summary
+
+
+def test_a_circle_is_proven_only_after_two_looks() -> None:
+    young = two_groups_in_opposite_order().passes(1)
+    assert young.find() == ()
+    assert young.passes(0.5).finds().kind == "hang.group_cycle"
+
+
+def test_three_groups_can_be_a_circle_of_three() -> None:
+    ring = job(3, groups={"a": (0, 1), "b": (1, 2), "c": (2, 0)})
+    ring.waits(0, seq=1, group="a").waits(1, seq=1, group="b").waits(2, seq=1, group="c")
+    found = ring.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.group_cycle", (0, 1, 2))
+
+
+def test_the_one_rank_that_is_out_of_order_is_the_culprit() -> None:
+    crossed = job(4, groups={"a": (0, 1, 2, 3), "b": (0, 1, 2, 3)})
+    for rank in (0, 1, 2):
+        crossed.waits(rank, seq=4, group="a")
+    found = crossed.waits(3, seq=9, group="b", site=at("sync", line=77)).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.group_cycle", (3,), (0, 1, 2))
+    assert (found.locations[0].rank, found.locations[0].frame.line) == (3, 77)
+
+
+def test_who_waits_for_the_circle_is_a_victim() -> None:
+    behind = job(4, groups={"a": (0, 1), "b": (0, 1), "c": (1, 2), "d": (2, 3)})
+    behind.waits(0, seq=1, group="a").waits(1, seq=1, group="b").waits(2, seq=1, group="c").waits(3, seq=1, group="d")
+    found = behind.passes(2).finds()
+    assert (found.ranks, found.waiting_ranks) == ((0, 1), (2, 3))
+
+
+def test_a_circle_may_pass_through_send_and_recv() -> None:
+    mixed = job(2).receives(0, peer=1).waits(1, seq=3).passes(2).finds()
+    assert (mixed.kind, mixed.ranks) == ("hang.group_cycle", (0, 1))
+
+
+@pytest.mark.parametrize("both", ["RECV", "SEND"])
+def test_two_ranks_that_both_receive_or_both_send_are_unmatched(both: str) -> None:
+    found = job(2).waits(0, both, peer=1).waits(1, both, peer=0).passes(2).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.p2p_unmatched", (0, 1), Severity.CRITICAL)
+
+
+def test_a_ring_of_receives_is_unmatched() -> None:
+    found = job(3).receives(0, peer=1).receives(1, peer=2).receives(2, peer=0).passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", (0, 1, 2))
+
+
+def test_send_and_recv_with_different_tags_do_not_meet() -> None:
+    found = job(2).sends(0, peer=1, tag=1).receives(1, peer=0, tag=2).passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", (0, 1))
+
+
+def test_a_send_that_meets_its_recv_is_no_circle() -> None:
+    assert critical(job(2).sends(0, peer=1, tag=1).receives(1, peer=0, tag=1).passes(30).find()) == []
+
+
+def test_a_recv_from_any_rank_meets_any_send() -> None:
+    assert critical(job(3).receives(0).sends(1, peer=0).outside(2).works(2, "cpu").passes(30).find()) == []
+
+
+def test_a_recv_from_any_rank_is_no_circle_while_someone_may_still_send() -> None:
+    open_ = job(3).receives(0).receives(1, peer=0).outside(2).works(2, "cpu").passes(30)
+    assert critical(open_.find()) == []
+
+
+def test_a_recv_whose_partner_is_stuck_elsewhere_is_that_ranks_fault() -> None:
+    found = job(2, hang_after_s=10).receives(0, peer=1).outside(1).passes(11).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (1,), (0,))
+
+
+def test_a_circle_among_the_others_is_told_while_one_rank_works() -> None:
+    part = job(3, groups={"a": (0, 1), "b": (0, 1)}).waits(0, seq=4, group="a").waits(1, seq=9, group="b")
+    assert part.outside(2).train(2).passes(5).kinds() == {("hang.group_cycle", (0, 1), "critical")}
+
+
+def test_a_counter_that_is_one_poll_behind_is_no_circle() -> None:
+    lag = two_groups_in_opposite_order().passes(0.5)
+    assert lag.entered(1, 4, "a").entered(0, 9, "b").passes(5).find() == () or critical(lag.find()) == []
+
+
+def test_a_background_thread_that_waits_for_another_makes_no_circle_while_its_rank_computes() -> None:
+    """As an asynchronous checkpoint does: its threads meet in a group of their own, and rank 0 writes for long."""
+    saving = job(2, groups={"save": (0, 1)}).issued(1, "ALLREDUCE", 49, thread=101)
+    saving.waits(1, seq=2, group="save", thread=77)
+    saving.outside(1, "forward").works(1, "cpu").waits(0, seq=50).passes(30)
+    assert critical(saving.find()) == []
+
+
+def test_a_rank_that_rests_in_a_join_waits_as_its_thread_does() -> None:
+    joined = job(2, groups={"side": (0, 1)}).issued(1, "ALLREDUCE", 49, thread=101)
+    joined.waits(1, seq=2, group="side", thread=77)
+    joined.outside(1, "join").waits(0, seq=50).passes(10)
+    assert ("hang.group_cycle", (0, 1), "critical") in joined.kinds()

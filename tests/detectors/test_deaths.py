@@ -1,0 +1,300 @@
+"""Which ended rank ended of itself, and what it means for the others."""
+
+import pytest
+from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.state.model import Ending, Frame
+
+
+def two_wait(world: int = 3) -> Job:
+    """All but the last rank wait at #120."""
+    waiting = job(world)
+    for rank in range(world - 1):
+        waiting.waits(rank, seq=120)
+    return waiting
+
+
+# --- exit.error
+
+
+def test_an_exception_of_its_own_is_an_error_and_names_its_line() -> None:
+    found = two_wait().raises(2, "ValueError", "bad sample 17").passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.error", (2,), (0, 1))
+    assert (found.severity, found.sure) == (Severity.CRITICAL, True)
+    assert found.names[0] == "ValueError"
+    assert (found.locations[0].frame.function, found.locations[0].frame.line) == ("load", 12)
+    assert "bad sample 17" in found.summary
+
+
+def test_a_nonzero_exit_without_an_exception_is_an_error() -> None:
+    found = two_wait().dies(2, code=3, ending=Ending("exit", code=3, frames=(at("quit_"),))).passes(2).finds()
+    assert (found.kind, found.ranks) == ("exit.error", (2,))
+    assert "3" in found.summary
+
+
+def test_those_that_fall_after_the_first_are_not_named() -> None:
+    fall = two_wait().raises(2).passes(0.5).wait_raises(0).wait_raises(1).passes(2)
+    assert fall.kinds() == {("exit.error", (2,), "critical")}
+    assert fall.finds().waiting_ranks == (0, 1)
+
+
+def test_ranks_that_fail_alike_at_the_same_line_are_all_named() -> None:
+    alike = job(3).raises(0).raises(1).raises(2).passes(1)
+    assert alike.kinds() == {("exit.error", (0, 1, 2), "critical")}
+
+
+def test_the_first_of_two_different_failures_is_named() -> None:
+    two = job(3).raises(1, "ValueError", "x").passes(0.5).raises(0, "KeyError", "y", at("other", line=99)).passes(1)
+    assert two.kinds() == {("exit.error", (1,), "critical")}
+
+
+@pytest.mark.parametrize(
+    "message", ["[Errno 104] Connection reset by peer", "Read Timed out.", "[Errno 32] Broken pipe"]
+)
+def test_a_broken_connection_of_the_users_own_is_an_error(message: str) -> None:
+    fetch = two_wait().recorded(2, "ALLREDUCE", 119, retired=False).raises(2, "ConnectionError", message)
+    assert fetch.passes(2).kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_a_worker_whose_connection_broke_is_an_error() -> None:
+    again = Frame("reraise", f"{TORCH}/_utils.py", 733, user=False)
+    message = "Caught ConnectionResetError in DataLoader worker process 0. [Errno 104] Connection reset by peer"
+    lost = two_wait().recorded(2, "ALLREDUCE", 119, retired=False).raises(2, "RuntimeError", message, again, TRAIN)
+    assert lost.passes(2).kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_an_assertion_without_words_after_a_key_that_was_given_up_is_an_error() -> None:
+    asks = two_wait().wants_key(2, "stop").passes(0.5).wait_raises(2, "wait timeout after 100ms", ends=False)
+    assert asks.passes(2).raises(2, "AssertionError", "").passes(2).kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_an_exception_while_a_thread_waits_is_still_an_error() -> None:
+    threaded = two_wait().waits(2, "BARRIER", seq=0, thread=77).raises(2)
+    assert threaded.passes(2).kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_an_exception_whose_process_cannot_end_is_an_error_and_no_early_exit() -> None:
+    ending = Ending("exception", "ValueError", "bad sample", 1, (at("load", line=12),))
+    found = two_wait().leaves(2, ending).passes(3).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.error", (2,), (0, 1))
+
+
+# --- consequences of a wait
+
+
+@pytest.mark.parametrize("how", ["raises", "aborts"])
+def test_an_end_inside_a_wait_is_a_consequence_of_what_it_waited_for(how: str) -> None:
+    stuck = job(3, hang_after_s=10).waits(0, seq=120).waits(1, seq=120).outside(2).passes(11)
+    if how == "raises":
+        stuck.wait_raises(0, "Timed out waiting 10000ms for recv operation to complete")
+    else:
+        stuck.dies(0, signal="SIGABRT")
+    found = stuck.passes(1).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.rank_blocked", (2,), Severity.CRITICAL)
+    assert found.waiting_ranks == (0, 1)
+
+
+def test_an_exception_out_of_backward_is_a_consequence() -> None:
+    stuck = job(3, hang_after_s=10).waits_in_backward(0, seq=30).waits_in_backward(1, seq=30).outside(2).passes(11)
+    frame = Frame("_engine_run_backward", f"{TORCH}/autograd/graph.py", 824, user=False)
+    stuck.raises(0, "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", frame, TRAIN)
+    found = stuck.passes(1).finds()
+    assert (found.kind, found.ranks) == ("hang.rank_blocked", (2,))
+
+
+def test_a_rank_that_hangs_on_its_way_out_of_a_failed_wait_does_not_hide_the_cause() -> None:
+    stuck = job(4, hang_after_s=10).waits(0, seq=120).waits(1, seq=120).receives(3, peer=0).outside(2).passes(11)
+    stuck.wait_raises(0, "Timed out", ends=False)
+    stuck.leaves(0, Ending("exception", "RuntimeError", "Timed out", 1, (TRAIN,), stuck.now_s)).passes(4)
+    assert "hang.rank_blocked" in {f.kind for f in stuck.find()}
+    assert not any(f.kind.startswith("exit.") for f in stuck.find())
+
+
+# --- exit.killed
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSEGV", "SIGBUS", "SIGABRT"])
+def test_a_signal_outside_a_wait_is_a_kill(signal: str) -> None:
+    found = two_wait().outside(2).dies(2, signal=signal).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.killed", (2,), (0, 1))
+    assert signal in found.names
+    assert signal in found.summary
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSEGV"])
+def test_a_kill_inside_a_wait_is_still_a_kill_and_the_others_wait(signal: str) -> None:
+    inside = two_wait().waits(2, seq=120).passes(0.5).dies(2, signal=signal).passes(2)
+    found = inside.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.killed", (2,), (0, 1))
+
+
+def test_the_out_of_memory_killer_is_named() -> None:
+    found = two_wait().dies(2, signal="SIGKILL", oom_killed=True).passes(1).finds()
+    assert (found.kind, found.causes[0].key) == ("exit.killed", "oom")
+    assert "out-of-memory" in found.summary
+
+
+def test_memory_that_grew_before_a_kill_is_told() -> None:
+    grown = two_wait()
+    growth = ((grown.now_s - 90, 10**9), (grown.now_s, 60 * 10**9))
+    grown.ranks[2].detail = grown.ranks[2].detail.with_(rss_history=growth)
+    found = grown.dies(2, signal="SIGKILL").passes(1).finds()
+    assert found.causes[0].key == "oom"
+    assert any("memory grew" in e.what for e in found.causes[0].evidence)
+
+
+def test_a_kill_is_told_at_once_also_where_no_one_waits() -> None:
+    assert job(2).train(0).dies(1, signal="SIGKILL").passes(0.5).kinds() == {("exit.killed", (1,), "critical")}
+
+
+def test_an_end_that_no_one_saw_is_a_kill_where_others_wait_for_it() -> None:
+    found = two_wait().dies(2).passes(3).finds()
+    assert (found.kind, found.ranks) == ("exit.killed", (2,))
+    assert found.causes[0].confidence < 0.7
+    assert "not seen" in found.summary
+
+
+def test_an_end_that_no_one_saw_is_an_error_where_an_exception_was_noted() -> None:
+    ending = Ending("exception", "ValueError", "bad", 1, (at("load"),))
+    assert two_wait().dies(2, ending=ending).passes(1).finds().kind == "exit.error"
+
+
+def test_an_end_that_no_one_saw_and_no_one_misses_is_quiet() -> None:
+    assert job(2).train(0).dies(1).passes(3).find() == ()
+
+
+# --- exit.early
+
+
+def test_a_rank_that_returns_while_others_wait_left_early() -> None:
+    found = two_wait().dies(2, code=0).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))
+
+
+def test_a_rank_that_returns_while_others_only_work_is_quiet() -> None:
+    assert job(3).train(0, 1).dies(2, code=0).passes(30).find() == ()
+
+
+def test_ranks_that_end_one_after_the_other_are_quiet() -> None:
+    end = job(3).dies(2, code=0).passes(1).dies(1, code=0).outside(0, "save").works(0, "io").passes(5)
+    assert end.find() == ()
+    assert end.dies(0, code=0).passes(1).find() == ()
+
+
+def test_a_wait_of_a_second_for_one_that_has_left_may_still_end() -> None:
+    left = two_wait().dies(2, code=0).passes(1)
+    assert left.find() == ()
+    assert left.passes(0.5).finds().kind == "exit.early"
+
+
+def test_a_rank_in_interpreter_shutdown_that_others_wait_for_left_early() -> None:
+    found = two_wait().leaves(2).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))
+    assert "shutdown" in found.summary
+
+
+def test_a_rank_in_interpreter_shutdown_that_no_one_waits_for_is_quiet() -> None:
+    assert job(2).train(0).leaves(1).passes(20).find() == ()
+
+
+def test_a_rank_that_left_and_made_the_others_fall_left_early() -> None:
+    fell = two_wait().dies(2, code=0).passes(0.5).wait_raises(0).wait_raises(1).passes(0.5).finds()
+    assert (fell.kind, fell.ranks) == ("exit.early", (2,))
+
+
+# --- wanted ends
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
+def test_the_launchers_teardown_after_a_death_is_a_consequence(signal: str) -> None:
+    torn = two_wait().raises(2).passes(3).dies(0, signal=signal).dies(1, signal=signal).passes(1)
+    assert torn.kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_a_kill_by_the_launcher_seen_before_the_error_that_caused_it_is_a_consequence() -> None:
+    swapped = two_wait().dies(0, signal="SIGTERM", ago_s=0.02).raises(2).passes(1)
+    assert swapped.kinds() == {("exit.error", (2,), "critical")}
+
+
+def test_a_scheduler_that_ends_all_ranks_at_once_is_quiet() -> None:
+    assert (
+        job(3)
+        .train(0, 1, 2)
+        .dies(0, signal="SIGTERM")
+        .dies(1, signal="SIGTERM")
+        .dies(2, signal="SIGTERM")
+        .passes(5)
+        .find()
+        == ()
+    )
+
+
+def test_a_scheduler_that_ends_the_ranks_one_after_the_other_is_quiet_where_the_launcher_heard_it_too() -> None:
+    ending = job(3).train(0, 1, 2)
+    ending.state.stopping_s = ending.now_s
+    for rank in range(3):
+        assert ending.passes(0.5).dies(rank, signal="SIGTERM").passes(0.5).find() == ()
+
+
+def test_one_rank_that_someone_ends_alone_is_a_kill() -> None:
+    assert two_wait().outside(2).dies(2, signal="SIGTERM").passes(4).kinds() == {("exit.killed", (2,), "critical")}
+
+
+def test_ctrl_c_is_quiet_whichever_way_the_ranks_end() -> None:
+    held = Ending("exception", "KeyboardInterrupt", "", 1, (TRAIN,))
+    stop = job(3).train(0, 1, 2).dies(0, signal="SIGINT", ending=held).passes(0.5)
+    assert stop.find() == ()
+    stop.dies(1, code=1, ending=held).passes(0.5)
+    assert stop.find() == ()
+    assert stop.dies(2, signal="SIGTERM").passes(3).find() == ()
+
+
+def test_deaths_after_diagd_began_to_end_the_job_are_wanted() -> None:
+    ended = job(2).train(0, 1)
+    ended.state.stopping_s = ended.now_s
+    assert ended.passes(1).dies(0, signal="SIGKILL").raises(1).passes(1).find() == ()
+
+
+def test_a_job_that_has_ended_well_is_quiet() -> None:
+    over = job(2).dies(0, code=0).dies(1, code=0).passes(1)
+    over.state.end(0, over.now_s)
+    assert over.find() == ()
+
+
+# --- elastic restart
+
+
+def test_the_deaths_of_an_earlier_attempt_are_over_once_a_rank_has_come_back() -> None:
+    again = two_wait().dies(2, signal="SIGKILL").passes(1).dies(0, signal="SIGTERM").dies(1, signal="SIGTERM").passes(1)
+    assert again.kinds() == {("exit.killed", (2,), "critical")}
+    again.restarts(0).works(0, "cpu").passes(2)
+    assert critical(again.find()) == []
+    assert again.restarts(1, 2).works(1, "cpu").works(2, "cpu").passes(5).find() == ()
+
+
+def test_a_death_of_the_new_attempt_is_told_again() -> None:
+    again = two_wait().dies(2, signal="SIGKILL").passes(1).restarts(0, 1, 2).passes(2)
+    again.waits(0, seq=3).waits(1, seq=3).dies(2, signal="SIGKILL").passes(1)
+    assert again.kinds() == {("exit.killed", (2,), "critical")}
+
+
+# --- more than one fault
+
+
+def test_a_death_explains_what_the_others_do_after_it() -> None:
+    fell = two_wait(4).dies(3, signal="SIGKILL").passes(70)
+    assert fell.kinds() == {("exit.killed", (3,), "critical")}
+
+
+def test_two_independent_stuck_ranks_are_two_findings() -> None:
+    two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
+    two.waits(0, seq=1, group="a").outside(1).waits(2, seq=1, group="b").outside(3, "other", 60).passes(11)
+    assert two.kinds() == {("hang.rank_blocked", (1,), "critical"), ("hang.rank_blocked", (3,), "critical")}
+
+
+def test_a_mismatch_and_a_stuck_rank_in_other_groups_are_two_findings() -> None:
+    two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
+    two.waits(0, seq=1, group="a").waits(1, "BARRIER", seq=1, group="a")
+    two.waits(2, seq=1, group="b").outside(3).passes(11)
+    assert two.kinds() == {("hang.collective_mismatch", (0, 1), "critical"), ("hang.rank_blocked", (3,), "critical")}

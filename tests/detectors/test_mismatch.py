@@ -1,0 +1,184 @@
+"""Ranks of one group at the same place of its order with different operations."""
+
+from typing import Any
+
+import pytest
+from tests.detectors.states import Job, at, job
+
+from diagd.daemon.detectors.finding import Severity
+
+KIND = "hang.collective_mismatch"
+
+
+def meet(ops: dict[int, tuple[str, dict[str, Any]]], world: int | None = None) -> Job:
+    """Ranks meet at #7 in these operations."""
+    met = job(world or len(ops))
+    for rank, (name, more) in ops.items():
+        met.waits(rank, name, seq=7, site=at(name.lower(), line=10 + rank), **more)
+    return met
+
+
+def same(name: str, *fields: dict[str, Any]) -> Job:
+    return meet({rank: (name, more) for rank, more in enumerate(fields)})
+
+
+def test_the_rank_in_another_operation_is_named_and_the_others_wait() -> None:
+    found = meet({0: ("ALLREDUCE", {}), 1: ("ALLREDUCE", {}), 2: ("BARRIER", {})}).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == (KIND, (2,), (0, 1))
+    assert (found.severity, found.sure) == (Severity.CRITICAL, True)
+    assert found.names == ("operation",)
+    assert (found.op_name, found.op_seq, found.group) == ("BARRIER", 7, "0")
+    assert (found.locations[0].rank, found.locations[0].frame.line) == (2, 12)
+
+
+def test_two_ranks_that_disagree_are_a_tie_and_said_as_one() -> None:
+    found = meet({0: ("ALLREDUCE", {}), 1: ("BROADCAST", {"root": 0})}).passes(2).finds()
+    assert (found.ranks, found.waiting_ranks) == ((0, 1), ())
+    assert "majority" in found.summary
+
+
+def test_three_ranks_in_three_operations_are_a_tie() -> None:
+    found = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {}), 2: ("ALLGATHER", {})}).passes(2).finds()
+    assert (found.kind, found.ranks) == (KIND, (0, 1, 2))
+    assert "majority" in found.summary
+
+
+def test_two_against_two_is_a_tie() -> None:
+    ops = {0: "ALLREDUCE", 1: "ALLREDUCE", 2: "BARRIER", 3: "BARRIER"}
+    assert meet({r: (name, {}) for r, name in ops.items()}).passes(2).finds().ranks == (0, 1, 2, 3)
+
+
+def test_one_against_seven_is_no_tie() -> None:
+    found = meet({r: ("BARRIER" if r == 5 else "ALLREDUCE", {}) for r in range(8)}).passes(2).finds()
+    assert (found.ranks, found.waiting_ranks) == ((5,), (0, 1, 2, 3, 4, 6, 7))
+
+
+def test_two_minorities_are_both_named() -> None:
+    names = ["ALLREDUCE"] * 3 + ["BARRIER", "ALLGATHER"]
+    assert meet({r: (name, {}) for r, name in enumerate(names)}).passes(2).finds().ranks == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "other", "field"),
+    [
+        ("ALLREDUCE", {"dtype": "float32"}, {"dtype": "float16"}, "dtype"),
+        ("ALLREDUCE", {"numel": 66_000}, {"numel": 66_001}, "number of elements"),
+        ("ALLREDUCE", {"shapes": ((4, 8),)}, {"shapes": ((4, 9),)}, "number of elements"),
+        ("ALLREDUCE", {"reduce_op": "SUM"}, {"reduce_op": "MAX"}, "reduce op"),
+        ("BROADCAST", {"root": 0}, {"root": 2}, "root"),
+        ("GATHER", {"root": 0}, {"root": 2}, "root"),
+        ("ALLTOALL", {"dtype": "float32"}, {"dtype": "bfloat16"}, "dtype"),
+    ],
+)
+def test_the_field_that_differs_is_named(
+    name: str, usual: dict[str, Any], other: dict[str, Any], field: str
+) -> None:  # fmt: skip
+    found = same(name, usual, usual, other).passes(2).finds()
+    assert (found.kind, found.ranks, found.names) == (KIND, (2,), (field,))
+    assert found.causes[0].key == "arguments"
+
+
+def test_all_fields_that_differ_are_named() -> None:
+    usual = {"dtype": "float32", "numel": 4, "reduce_op": "SUM"}
+    other = {"dtype": "int64", "numel": 8, "reduce_op": "MAX"}
+    found = same("ALLREDUCE", usual, usual, other).passes(2).finds()
+    assert found.names == ("dtype", "number of elements", "reduce op")
+
+
+@pytest.mark.parametrize("name", ["GATHER", "SCATTER", "ALLTOALL"])
+def test_shapes_that_may_differ_by_rank_are_no_mismatch(name: str) -> None:
+    assert same(name, {"numel": 3}, {"numel": 5}, {"numel": 7}).passes(30).kinds() <= {
+        ("hang.all_arrived", (0, 1, 2), "warning")
+    }
+
+
+def test_the_same_number_of_elements_in_another_shape_is_no_mismatch() -> None:
+    found = same("ALLREDUCE", {"numel": 12, "shapes": ((3, 4),)}, {"numel": 12, "shapes": ((12,),)}).passes(30).find()
+    assert {f.kind for f in found} == {"hang.all_arrived"}
+
+
+def test_a_mismatch_is_proven_only_after_two_looks() -> None:
+    young = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {})}).passes(1)
+    assert young.find() == ()
+    assert young.passes(0.5).finds().kind == KIND
+
+
+def test_a_field_that_one_rank_does_not_know_is_not_compared() -> None:
+    found = same("ALLREDUCE", {"dtype": "float32"}, {}, {"dtype": "float32"}).passes(30).find()
+    assert {f.kind for f in found} == {"hang.all_arrived"}
+
+
+def test_a_broadcast_whose_root_has_gone_on_is_told_from_the_others_all_reduce() -> None:
+    met = job(3).issued(0, "BROADCAST", 7, root=0).outside(0).works(0, "cpu")
+    found = met.waits(1, seq=7).waits(2, seq=7).passes(3).find()
+    assert (KIND, (0,)) in {(f.kind, f.ranks) for f in found}
+
+
+def test_a_broadcast_whose_root_has_gone_on_is_no_mismatch() -> None:
+    fine = job(3).issued(0, "BROADCAST", 7, root=0).outside(0).works(0, "cpu")
+    assert fine.waits(1, "BROADCAST", seq=7, root=0).waits(2, "BROADCAST", seq=7, root=0).passes(3).find() == ()
+
+
+def test_asynchronous_operations_that_no_one_waits_for_are_quiet() -> None:
+    free = job(3)
+    for rank in range(3):
+        free.issued(rank, "ALLREDUCE", 7, is_async=True, numel=4 + rank).outside(rank).works(rank, "cpu")
+    assert free.passes(100).find() == ()
+
+
+def test_the_flight_recorders_entries_tell_a_mismatch_in_backward() -> None:
+    met = job(3)
+    for rank, shape in enumerate([(64,), (64,), (96,)]):
+        met.waits_in_backward(rank, seq=12, shapes=(shape,), numel=shape[0])
+    found = met.passes(2).finds()
+    assert (found.kind, found.ranks, found.names) == (KIND, (2,), ("number of elements",))
+
+
+def test_probe_and_recorder_are_compared_by_name_alone() -> None:
+    met = job(2).waits(0, seq=12, numel=10, dtype="float32").waits_in_backward(1, seq=12, numel=12, dtype="float16")
+    assert KIND not in {f.kind for f in met.passes(2).find()}
+
+
+def test_an_operation_known_only_by_a_counter_is_no_mismatch() -> None:
+    met = job(3).waits(0, seq=7).waits(1, seq=7).entered(2, 7).outside(2).works(2, "cpu")
+    assert KIND not in {f.kind for f in met.passes(5).find()}
+
+
+def test_ranks_of_different_groups_do_not_disagree() -> None:
+    apart = job(4, groups={"a": (0, 1), "b": (2, 3)})
+    apart.waits(0, seq=3, group="a").waits(1, seq=3, group="a")
+    apart.waits(2, "BARRIER", seq=3, group="b").waits(3, "BARRIER", seq=3, group="b")
+    assert KIND not in {f.kind for f in apart.passes(30).find()}
+
+
+def test_a_mismatch_among_the_arrived_is_told_while_a_third_is_late() -> None:
+    met = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {})}, world=3).outside(2).works(2, "cpu").passes(10)
+    found = met.find()
+    assert ("hang.collective_mismatch", (0, 1), Severity.CRITICAL) in {(f.kind, f.ranks, f.severity) for f in found}
+    assert {f.severity for f in found if 2 in f.ranks} <= {Severity.WARNING}
+
+
+def test_a_mismatch_whose_victim_aborts_is_no_death() -> None:
+    met = same("ALLREDUCE", {"numel": 8}, {"numel": 8}, {"numel": 16}).passes(0.5)
+    found = met.dies(0, signal="SIGABRT").passes(0.5).finds()
+    assert (found.kind, found.ranks) == (KIND, (2,))
+
+
+def test_a_mismatch_whose_victim_gets_an_exception_is_no_death() -> None:
+    met = same("ALLREDUCE", {"numel": 8}, {"numel": 8}, {"numel": 16}).passes(0.5)
+    found = met.wait_raises(1).passes(0.5).finds()
+    assert (found.kind, found.ranks) == (KIND, (2,))
+
+
+def test_the_ranks_behind_a_mismatch_wait_for_it() -> None:
+    met = job(4, groups={"a": (0, 1, 2), "b": (2, 3)}).waits(3, seq=1, group="b")
+    met.waits(0, seq=7, group="a").waits(1, seq=7, group="a").waits(2, "BARRIER", seq=7, group="a")
+    found = met.passes(2).finds()
+    assert (found.ranks, found.waiting_ranks) == ((2,), (0, 1, 3))
+
+
+def test_the_place_where_the_histories_part_is_told() -> None:
+    met = job(2).issued(0, "BROADCAST", 5, root=0).issued(1, "ALLREDUCE", 5)
+    met.issued(0, "ALLREDUCE", 6).issued(1, "BARRIER", 6).waits(0, "BARRIER", seq=7).waits(1, seq=7)
+    found = met.passes(2).finds()
+    assert any("#5" in e.what for e in found.causes[0].evidence)

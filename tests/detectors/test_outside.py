@@ -1,0 +1,278 @@
+"""The root of the waits is a rank outside communication: stuck, starved, stopped, elsewhere, or only late."""
+
+import pytest
+from tests.detectors.states import IN_LOADER, STDLIB, TORCH, TRAIN, Job, at, critical, job
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.state.model import Frame
+
+
+def two_wait_for_rank_2(hang_after_s: float = 60.0, warm: bool = True) -> Job:
+    return job(3, hang_after_s, warm=warm).waits(0, seq=120).waits(1, seq=120)
+
+
+def test_a_rank_stuck_in_its_own_code_is_blocked_and_the_others_wait() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).outside(2, "load", line=41).passes(11).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (2,), (0, 1))
+    assert found.severity == Severity.CRITICAL
+    assert (found.op_name, found.op_seq, found.group) == ("ALLREDUCE", 120, "0")
+    place = found.locations[0]
+    assert (place.rank, place.frame.function, place.frame.line) == (2, "load", 41)
+    assert "rank 2" in found.summary
+    assert "load (train.py:41)" in found.summary
+    assert "ranks 0-1 wait" in found.summary
+
+
+def test_just_below_the_users_patience_a_stuck_rank_is_only_likely() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=20).outside(2).passes(19.5)
+    assert stuck.finds().severity == Severity.WARNING
+    assert stuck.passes(0.5).finds().severity == Severity.CRITICAL
+
+
+def test_short_waits_are_not_spoken_of() -> None:
+    waiting = two_wait_for_rank_2().outside(2).passes(3.5)
+    assert waiting.find() == ()
+    assert waiting.passes(0.5).finds().kind == "hang.rank_blocked"
+
+
+def test_a_job_with_slow_steps_is_given_longer_waits() -> None:
+    slow = job(3).train(0, 1, 2, step_s=10).passes(40).rest(0, 1, 2)
+    slow.waits(0, seq=9).waits(1, seq=9).outside(2).works(2, "cpu", "frames").passes(20)
+    assert slow.find() == ()
+
+
+@pytest.mark.parametrize("sign", ["cpu", "other_cpu", "children", "io", "memory", "frames", "operations"])
+def test_a_rank_with_any_sign_of_life_is_late_and_never_critical(sign: str) -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).outside(2).works(2, sign).passes(120).finds()
+    assert found.kind.startswith("slow.")
+    assert (found.ranks, found.waiting_ranks, found.severity) == ((2,), (0, 1), Severity.WARNING)
+
+
+def test_a_late_rank_that_reads_or_writes_is_slowed_by_its_host() -> None:
+    assert two_wait_for_rank_2().outside(2).works(2, "io").passes(20).finds().kind == "slow.host"
+
+
+def test_a_late_rank_that_computes_is_a_straggler() -> None:
+    assert two_wait_for_rank_2().outside(2).works(2, "cpu", "io").passes(20).finds().kind == "slow.straggler"
+
+
+def test_a_rank_that_is_late_in_the_data_loader_is_slow_data() -> None:
+    late = two_wait_for_rank_2().starves(2, at("__getitem__")).works(2, "children").passes(20)
+    assert late.finds().kind == "slow.data"
+
+
+@pytest.mark.parametrize("phase", ["checkpoint", "eval"])
+def test_a_checkpoint_or_evaluation_on_one_rank_is_at_most_worth_knowing(phase: str) -> None:
+    pause = two_wait_for_rank_2(hang_after_s=10).outside(2, "save", phase=phase).works(2, "cpu", "io", "memory")
+    assert {f.severity for f in pause.passes(300).find()} <= {Severity.INFO}
+
+
+def test_a_first_step_that_compiles_for_minutes_raises_nothing_critical() -> None:
+    start = two_wait_for_rank_2(hang_after_s=10, warm=False).outside(2, "forward").works(2, "cpu", "memory", "children")
+    assert start.passes(20).find() == ()
+    assert critical(start.passes(300).find()) == []
+
+
+def test_a_garbage_collection_of_seconds_is_no_catastrophe() -> None:
+    pause = two_wait_for_rank_2().outside(2).holds_gil(2, cpu=True).passes(15)
+    assert critical(pause.find()) == []
+    assert pause.goes_on(0, 1, 2).report().passes(1).find() == ()
+
+
+def test_a_call_that_keeps_the_gil_and_computes_for_ever_is_blocked() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).outside(2, "match").holds_gil(2, cpu=True).passes(13).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.rank_blocked", (2,), Severity.CRITICAL)
+    assert found.causes[0].key == "gil"
+    assert "GIL" in found.summary
+
+
+def test_a_call_that_keeps_the_gil_and_does_nothing_is_blocked() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).outside(2).holds_gil(2, cpu=False).passes(13).finds()
+    assert (found.kind, found.severity) == ("hang.rank_blocked", Severity.CRITICAL)
+
+
+def test_a_rank_whose_stack_was_never_seen_can_still_be_called_stuck() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).passes(11).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.rank_blocked", (2,), Severity.CRITICAL)
+
+
+def test_a_lock_is_called_a_lock() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="futex").passes(11).finds()
+    assert stuck.causes[0].key == "lock"
+    assert "lock" in stuck.summary
+
+
+def test_a_read_that_never_ends_is_named() -> None:
+    assert "read()" in two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="read").passes(11).finds().summary
+
+
+def test_a_single_rank_that_stands_still_is_blocked_once_patience_ends() -> None:
+    alone = job(1, hang_after_s=10).outside(0).passes(9.5)
+    assert alone.find() == ()
+    found = alone.passes(0.5).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (0,), ())
+
+
+# --- data
+
+
+def test_a_rank_that_waits_for_a_stuck_worker_is_starved_and_the_workers_line_is_named() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).starves(2, at("__getitem__", "/job/data.py", 41)).passes(11).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.data_starved", (2,), Severity.CRITICAL)
+    assert (found.locations[0].frame.function, found.locations[0].frame.line) == ("__getitem__", 41)
+    assert found.names[0] == "worker"
+
+
+def test_a_rank_that_waits_for_a_dead_worker_is_starved_and_its_end_is_told() -> None:
+    found = two_wait_for_rank_2(hang_after_s=10).starves(2, dead="SIGKILL").passes(11).finds()
+    assert found.kind == "hang.data_starved"
+    assert "SIGKILL" in found.summary
+
+
+def test_a_dataset_that_blocks_in_the_rank_itself_is_starved() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10)
+    stuck.stack(2, at("__getitem__", "/job/data.py", 7), IN_LOADER, TRAIN, syscall="read")
+    found = stuck.passes(11).finds()
+    assert (found.kind, found.locations[0].frame.line) == ("hang.data_starved", 7)
+
+
+def test_a_call_that_keeps_the_gil_inside_the_dataset_is_starved() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10).holds_gil(2)
+    stuck.stack(2, at("__getitem__", "/job/data.py", 7), IN_LOADER, TRAIN)
+    found = stuck.passes(13).finds()
+    assert (found.kind, found.causes[0].key) == ("hang.data_starved", "gil")
+
+
+# --- stopped, or held by a person
+
+
+def test_a_stopped_rank_is_critical_within_seconds() -> None:
+    found = two_wait_for_rank_2().outside(2).stopped(2).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_stopped", (2,), (0, 1))
+    assert (found.severity, found.sure) == (Severity.CRITICAL, True)
+
+
+def test_a_moment_in_state_t_is_no_stop() -> None:
+    stop = two_wait_for_rank_2().outside(2).works(2, "cpu").passes(1).stopped(2).passes(1.5)
+    assert stop.find() == ()
+
+
+def test_a_rank_stopped_inside_an_operation_that_all_have_entered_is_the_culprit() -> None:
+    found = job(3).waits(0, seq=5).waits(1, seq=5).waits(2, seq=5).stopped(2).passes(5).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_stopped", (2,), (0, 1))
+
+
+def test_two_ranks_stopped_inside_one_operation_are_no_circle() -> None:
+    stop = job(4)
+    for rank in range(4):
+        stop.waits(rank, seq=5)
+    found = stop.stopped(1, 2).passes(5).find()
+    assert {f.kind for f in found} == {"hang.rank_stopped"}
+    assert {r for f in found for r in f.ranks} == {1, 2}
+    assert all(set(f.waiting_ranks) <= {0, 3} for f in found)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_job_that_is_suspended_as_a_whole_is_not_critical(inside: bool) -> None:
+    suspended = job(3)
+    for rank in range(3):
+        if inside:
+            suspended.waits(rank, seq=5)
+        else:
+            suspended.outside(rank)
+    found = suspended.stopped(0, 1, 2).passes(300).find()
+    assert critical(found) == []
+    assert {f.kind for f in found} == {"hang.rank_stopped"}
+
+
+@pytest.mark.parametrize("who", ["pdb", "prompt", "ptrace by 123"])
+def test_a_rank_that_a_person_holds_is_never_called_hung(who: str) -> None:
+    held = two_wait_for_rank_2(hang_after_s=10).outside(2, "interaction").held_by(2, who).passes(600)
+    assert {f.severity for f in held.find()} == {Severity.INFO}
+
+
+def test_a_rank_stopped_by_a_debugger_is_only_worth_knowing() -> None:
+    held = two_wait_for_rank_2(hang_after_s=10).stopped(2).held_by(2, "ptrace by 9").passes(600)
+    assert {f.severity for f in held.find()} == {Severity.INFO}
+
+
+# --- on another path
+
+
+def test_a_rank_that_goes_on_with_its_steps_never_entered() -> None:
+    found = two_wait_for_rank_2().outside(2).train(2).passes(10).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_missing", (2,), (0, 1))
+    assert found.causes[0].key == "path"
+
+
+def test_one_step_more_is_not_another_path() -> None:
+    late = two_wait_for_rank_2().outside(2).train(2).passes(1).rest(2).works(2, "cpu").passes(6)
+    assert "hang.rank_missing" not in {f.kind for f in late.find()}
+
+
+def test_a_partner_that_goes_on_leaves_its_recv_unmatched() -> None:
+    found = job(2).receives(0, peer=1).outside(1).train(1).passes(10).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.p2p_unmatched", (1,), (0,))
+
+
+def test_a_rank_on_another_path_is_critical_once_the_others_wait_ran_out() -> None:
+    over = two_wait_for_rank_2().outside(2).train(2).passes(10)
+    over.wait_raises(0, "Timed out waiting 10000ms for recv operation to complete", ends=True).passes(1)
+    assert ("hang.rank_missing", (2,), "critical") in over.kinds()
+
+
+def test_an_evaluator_that_waits_for_a_rare_barrier_raises_nothing_critical() -> None:
+    rare = job(4, hang_after_s=10, groups={"train": (0, 1, 2)}).waits(3, "BARRIER", seq=7)
+    assert critical(rare.train(0, 1, 2).passes(120).find()) == []
+
+
+# --- a wait that ran out, and chains
+
+
+def test_a_late_rank_is_critical_when_the_others_wait_ran_out() -> None:
+    over = two_wait_for_rank_2().outside(2, "full_checkpoint", phase="checkpoint").works(2, "cpu", "io").passes(8)
+    over.wait_raises(0, "Timed out").wait_raises(1, "Timed out").passes(1)
+    found = over.finds()
+    assert (found.ranks, found.severity) == ((2,), Severity.CRITICAL)
+    assert found.kind.startswith("slow.")
+
+
+def test_of_a_chain_only_the_end_is_named() -> None:
+    chain = job(3, hang_after_s=10, groups={"a": (0, 1), "b": (1, 2)})
+    found = chain.waits(0, seq=4, group="a").waits(1, seq=9, group="b").outside(2).passes(11).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (2,), (0, 1))
+    assert found.group == "b"
+
+
+def test_a_chain_through_send_and_recv_ends_at_the_stuck_rank() -> None:
+    chain = job(4, hang_after_s=10).receives(3, peer=2).receives(2, peer=1).receives(1, peer=0)
+    found = chain.outside(0).passes(11).finds()
+    assert (found.ranks, found.waiting_ranks) == ((0,), (1, 2, 3))
+
+
+def test_a_wait_in_backward_counts_as_a_wait() -> None:
+    stuck = job(3, hang_after_s=10).waits_in_backward(0, seq=30).waits_in_backward(1, seq=30).entered(2, 29)
+    found = stuck.outside(2).passes(11).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (2,), (0, 1))
+
+
+def test_a_recorder_that_lags_does_not_make_a_rank_in_user_code_wait() -> None:
+    lag = job(3, hang_after_s=10).waits(0, seq=31).waits(1, seq=31)
+    lag.recorded(2, "ALLREDUCE", 30, retired=False).outside(2, "load").passes(11)
+    found = lag.finds()
+    assert (found.kind, found.ranks) == ("hang.rank_blocked", (2,))
+
+
+@pytest.mark.parametrize("file", ["serialization.py", "utils/file_baton.py", "_inductor/compile_fx.py", "storage.py"])
+def test_a_recorder_that_lags_does_not_make_a_rank_elsewhere_in_torch_wait(file: str) -> None:
+    lag = job(3, hang_after_s=10).waits(0, seq=31).waits(1, seq=31)
+    lag.recorded(2, "ALLREDUCE", 30, retired=False)
+    lag.stack(2, Frame("wait", f"{TORCH}/{file}", 40, user=False), at("save"), TRAIN).passes(11)
+    found = lag.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (2,), (0, 1))
+
+
+def test_a_rank_stuck_in_the_standard_library_is_named_by_its_own_line() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10)
+    stuck.stack(2, Frame("readinto", f"{STDLIB}/socket.py", 700, user=False), at("fetch"), TRAIN, syscall="recvfrom")
+    assert stuck.passes(11).finds().locations[0].frame.function == "fetch"

@@ -1,0 +1,192 @@
+"""The store, group creation, and operations that all have entered."""
+
+import pytest
+from tests.detectors.states import Job, critical, job
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.state.model import Detail
+
+# --- a key of the store
+
+
+def test_a_key_that_no_one_is_left_to_set_is_told_at_once() -> None:
+    found = job(2).wants_key(0, "plan/3").waits(1, seq=8).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (0,), (1,))
+    assert (found.severity, found.names) == (Severity.CRITICAL, ("plan/3",))
+    assert "plan/3" in found.summary
+
+
+def test_ranks_that_want_the_same_key_are_one_finding() -> None:
+    found = job(3).wants_key(0, "go").wants_key(1, "go").wants_key(2, "go").passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.store_wait", (0, 1, 2))
+
+
+def test_ranks_that_want_different_keys_are_two_findings() -> None:
+    assert job(2).wants_key(0, "a").wants_key(1, "b").passes(2).kinds() == {
+        ("hang.store_wait", (0,), "critical"), ("hang.store_wait", (1,), "critical"),
+    }  # fmt: skip
+
+
+def test_a_key_that_someone_may_still_set_is_no_catastrophe() -> None:
+    may = job(2, hang_after_s=10).wants_key(0, "plan/3").outside(1).works(1, "cpu").passes(3.5)
+    assert may.find() == ()
+    assert may.passes(60).finds().severity == Severity.WARNING
+
+
+def test_a_key_is_not_given_up_while_others_are_inside_an_operation_that_may_end() -> None:
+    """Ranks 1 and 2 are both in a long operation of their own, after which one of them sets the key."""
+    may = job(3, groups={"a": (1, 2)}).wants_key(0, "plan/3").waits(1, seq=8, group="a").waits(2, seq=8, group="a")
+    assert critical(may.works(1, "cpu", "io").works(2, "cpu", "io").passes(30).find()) == []
+
+
+def test_who_set_keys_like_it_before_is_named() -> None:
+    stuck = job(2).issued(1, "STORE_SET", 0, group="", detail="plan/2").wants_key(0, "plan/3").waits(1, seq=8)
+    assert "rank 1 set keys like it" in stuck.passes(2).finds().summary
+
+
+def test_a_key_that_was_not_there_and_was_given_up_is_no_wait() -> None:
+    """`store.wait` with a short timeout, caught: a common way to ask whether a key is there."""
+    asks = job(2).wants_key(0, "stop").passes(0.5).wait_raises(0, "wait timeout after 100ms", ends=False)
+    asks.outside(0, "forward").works(0, "cpu").outside(1).works(1, "cpu").passes(20)
+    assert critical(asks.find()) == []
+
+
+# --- creation of groups, and init
+
+
+def test_a_rank_that_left_out_a_groups_creation_is_named_before_its_own_wait() -> None:
+    found = job(3).creates_group(0, 1).creates_group(1, 1).waits(2, seq=4).passes(6).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (2,), (0, 1))
+    assert found.severity == Severity.CRITICAL
+
+
+def test_members_only_creation_followed_by_another_is_a_circle_told_as_a_creation() -> None:
+    found = job(2).creates_group(0, 2).creates_group(1, 1).passes(6).finds()
+    assert (found.kind, found.ranks) == ("hang.store_wait", (1,))
+
+
+def test_a_rank_that_is_late_for_a_groups_creation_is_a_warning() -> None:
+    late = job(3, hang_after_s=10).creates_group(0, 1).creates_group(1, 1).outside(2).works(2, "cpu", "frames")
+    assert late.passes(3.5).find() == ()
+    assert late.passes(56).kinds() == {("hang.store_wait", (2,), "warning")}
+
+
+def test_a_rank_stuck_before_a_groups_creation_is_critical_and_one_finding() -> None:
+    stuck = job(3, hang_after_s=10).creates_group(0, 1).creates_group(1, 1).outside(2).passes(11)
+    assert stuck.kinds() == {("hang.store_wait", (2,), "critical")}
+
+
+def test_a_rank_stuck_long_before_the_others_wait_for_its_joining_is_still_one_finding() -> None:
+    stuck = job(3, hang_after_s=10).outside(2).outside(0).outside(1).works(0, "cpu").works(1, "cpu").passes(6)
+    stuck.rest(0, 1).creates_group(0, 1).creates_group(1, 1).passes(6)
+    found = stuck.finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), Severity.CRITICAL)
+
+
+def test_a_rank_that_a_person_holds_before_a_groups_creation_is_never_called_hung() -> None:
+    held = job(3, hang_after_s=10).creates_group(0, 1).creates_group(1, 1).outside(2).held_by(2, "pdb").passes(100)
+    assert held.kinds() == {("hang.rank_stopped", (2,), "info")}
+
+
+def test_a_rank_stopped_before_a_groups_creation_is_called_stopped() -> None:
+    held = job(3, hang_after_s=10).creates_group(0, 1).creates_group(1, 1).outside(2).stopped(2).passes(20)
+    assert held.kinds() == {("hang.rank_stopped", (2,), "critical")}
+
+
+def test_a_rank_that_never_reported_is_not_blamed_for_that() -> None:
+    unheard = job(3, hang_after_s=10, warm=False).silent(2).initialises(0).initialises(1)
+    unheard.state.world_size = 3
+    found = unheard.passes(120).find()
+    assert critical(found) == []
+    assert {f.ranks for f in found} == {(2,)}
+    assert "nothing is heard" in found[0].summary
+
+
+def test_a_candidate_stuck_before_init_is_named_with_its_place() -> None:
+    start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1).outside(2, "download", line=5)
+    start.ranks[2].detail = start.ranks[2].detail.with_(is_rank=False, groups=())
+    found = start.passes(12).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), Severity.CRITICAL)
+    assert "download (train.py:5)" in found.summary
+
+
+def test_an_init_that_all_have_entered_is_told_only_with_patience() -> None:
+    start = job(2, hang_after_s=10, warm=False).initialises(0).initialises(1).passes(9)
+    assert critical(start.find()) == []
+    assert ("hang.store_wait", (0, 1), "critical") in start.passes(2).kinds()
+
+
+# --- all have entered it
+
+
+def in_one_operation(world: int = 3, hang_after_s: float = 10) -> Job:
+    all_in = job(world, hang_after_s)
+    for rank in range(world):
+        all_in.waits(rank, seq=40)
+    return all_in
+
+
+def test_an_operation_that_all_have_entered_and_that_does_not_end_is_all_arrived() -> None:
+    found = in_one_operation().passes(10).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.all_arrived", (0, 1, 2), Severity.CRITICAL)
+    assert (found.op_name, found.op_seq) == ("ALLREDUCE", 40)
+
+
+def test_just_below_patience_all_arrived_is_a_warning() -> None:
+    assert in_one_operation().passes(9.5).finds().severity == Severity.WARNING
+
+
+def test_a_long_operation_that_makes_progress_is_quiet() -> None:
+    assert in_one_operation().works(1, "other_cpu").passes(60).find() == ()
+
+
+def test_an_operation_in_backward_that_all_have_entered_is_all_arrived() -> None:
+    stuck = job(2, hang_after_s=10).waits_in_backward(0, seq=40).waits_in_backward(1, seq=40).passes(12)
+    assert stuck.kinds() == {("hang.all_arrived", (0, 1), "critical")}
+
+
+def test_ranks_that_joined_and_are_at_equal_places_are_quiet() -> None:
+    """As under Join: a rank without data shadows the others' operations."""
+    shadow = job(3)
+    for seq in range(1, 6):
+        for rank in range(3):
+            shadow.goes_on(rank).waits(rank, seq=seq)
+        shadow.works(0, "cpu").works(1, "cpu").passes(1)
+    assert shadow.find() == ()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3, 8])
+def test_a_healthy_job_is_quiet_whenever_it_is_looked_at(seconds: float) -> None:
+    assert job(3).train(0, 1, 2).passes(seconds).find() == ()
+
+
+def test_a_state_without_ranks_is_quiet() -> None:
+    nothing = job(2, warm=False).silent(0, 1)
+    assert nothing.passes(100).find() == ()
+    nothing.state.apply([], [Detail(0, is_rank=False)], nothing.now_s)
+    assert nothing.find() == ()
+
+
+# --- what was seen of a rank is older than what it does now
+
+
+def test_a_wait_that_the_newest_numbers_no_longer_show_is_over() -> None:
+    """Details come seldom while all is well: their operations say nothing once the rank's numbers have moved on."""
+    stale = job(2).waits(0, seq=5).report().stale(0, 1).goes_on(0).train(0, 1).passes(9)
+    assert stale.find() == ()
+
+
+def test_a_wait_that_began_after_the_detail_was_read_is_another_one() -> None:
+    stale = job(2).waits(0, seq=5).report().stale(0, 1).train(1)
+    for _ in range(18):
+        stale.ranks[0].facts.wait_s = stale.now_s + 0.2
+        stale.passes(0.5)
+    assert stale.find() == ()
+
+
+def test_a_wait_in_backward_is_over_once_the_rank_makes_steps_again() -> None:
+    stale = job(2).waits_in_backward(0, seq=5).waits_in_backward(1, seq=6).passes(3)
+    stale.stale(0, 1).train(0, 1)
+    stale.ranks[0].facts.operations += 1
+    stale.ranks[1].facts.operations += 1
+    assert stale.passes(9).find() == ()
