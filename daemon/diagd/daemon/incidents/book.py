@@ -44,7 +44,8 @@ class IncidentBook:
             The incidents that opened, changed in kind, severity or culprits, or were resolved.
         """
         changed: list[Incident] = []
-        found = list(findings)
+        ended_well = state.ended_s is not None and state.exit_code == 0
+        found = [] if ended_well else list(findings)
         for finding in found:
             if (incident := self._take(finding, state)) is not None:
                 changed.append(incident)
@@ -70,7 +71,8 @@ class IncidentBook:
         for incident in self._incidents:
             if not incident.is_open:
                 continue
-            if incident.kind == finding.kind and incident.key == finding.key:
+            alike = incident.kind == finding.kind or (family == "exit" and incident.kind.startswith("exit."))
+            if alike and incident.key == finding.key:
                 return incident
             both_waits = family in _WAITS and incident.kind.split(".")[0] in _WAITS
             if both_waits and _overlap(incident, finding):
