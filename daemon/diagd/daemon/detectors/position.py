@@ -62,7 +62,7 @@ def _waiting_in(state: JobState, detail: Detail) -> Iterator[Operation]:
         yield from _by_thread(detail, blocking)
     elif (op := _waits_in_backend(state, detail)) is not None:
         yield op
-    elif (failed := _failed_last(detail)) is not None:
+    elif (failed := _failed_last(state, detail)) is not None:
         yield failed
 
 
@@ -140,12 +140,13 @@ def _communicates(frame: Frame) -> bool:
     return not frame.user and any(place in frame.file for place in _COMMUNICATES)
 
 
-def _failed_last(detail: Detail) -> Operation | None:
-    """A wait that raised, where the exception is on its way out; one that was caught is no wait any more."""
-    if detail.ending is None and detail.in_shutdown_s is None:
-        return None
+def _failed_last(state: JobState, detail: Detail) -> Operation | None:
+    """A wait that raised, where nothing was done since: the exception is on its way out."""
     last = detail.history[-1] if detail.history else None
-    return last if last is not None and last.failed and last.name not in NOT_WAITS else None
+    if last is None or not last.failed or last.name in NOT_WAITS:
+        return None
+    moved_s = float(state.columns.program_moved_s[detail.rank])
+    return last if (last.returned_s or 0.0) >= moved_s - 1.0 else None
 
 
 def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:

@@ -18,6 +18,7 @@ CPU_NOISE_RATIO = 0.02  # of one core
 CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
 IO_NOISE_BYTES_PER_S = 64 * 1024
 RSS_NOISE_BYTES = 1024 * 1024
+LOOK_HOLDS_S = 1.0  # a look and the numbers that say the rank has moved are that far apart at most
 MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
 
 # total -> (sign, what is no sign: a rate, and an amount at once)
@@ -190,6 +191,16 @@ class JobState:
         for name, yes in moved.items():
             if yes or fresh:
                 getattr(c, name)[r] = now_s
+        if moved["program_moved_s"]:
+            self._forget_looks(r, now_s)
+
+    def _forget_looks(self, rank: int, now_s: float) -> None:
+        """What a close look saw holds only until the rank goes on."""
+        detail = self.details.get(rank)
+        if detail is not None and (detail.stacks or detail.recorder):
+            seen_s = max((s.taken_s for s in detail.stacks), default=0.0)
+            if seen_s < now_s - LOOK_HOLDS_S:
+                self.details[rank] = detail.with_(stacks=(), recorder=(), looks=())
 
     def _grew(self, rank: int, total: str, value: float, now_s: float, rate: float, amount: float, fresh: bool) -> bool:
         """Whether a total has grown by more than noise since its mark."""
