@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from diagd.daemon.agent.procfs import Procfs
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Dtype, Live, Op, Reduce
 from diagd.probes.box.writer import BoxWriter
@@ -109,6 +110,8 @@ class StandIn:
 
     def end(self) -> None:
         """Kill it, and its children with it."""
+        for pid in Procfs().descendants([self.pid])[self.pid]:
+            os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.communicate()
 

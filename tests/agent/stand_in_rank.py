@@ -67,6 +67,20 @@ def work_in_fork() -> None:
     os.wait()
 
 
+def wait_for_data() -> None:
+    from torch.utils.data import DataLoader, Dataset
+
+    class Data(Dataset[int]):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, place: int) -> int:
+            open_fifo()
+            return place
+
+    next(iter(DataLoader(Data(), num_workers=1)))
+
+
 def main() -> None:
     box = open_box()
     threading.Thread(target=beat, args=(box,), name="diagd", daemon=True).start()
@@ -77,6 +91,8 @@ def main() -> None:
             hold_the_gil()
         case ["fifo"]:
             open_fifo()
+        case ["loader"]:
+            wait_for_data()
         case ["fork"]:
             work_in_fork()
         case ["exit", code]:

@@ -100,6 +100,16 @@ def test_what_is_no_box_is_left_with_one_note(run_dir: Path, proc: Path, content
     assert reason in next(iter(boxes.notes.values()))
 
 
+def test_a_box_that_is_cut_off_in_use_is_let_go(run_dir: Path, proc: Path) -> None:
+    writer, boxes = box(run_dir, pid=70, start=5), folder(run_dir, proc)
+    assert boxes.scan()
+    with writer.path.open("r+b") as file:
+        file.truncate(100)
+    assert boxes.scan() == []
+    assert "cut off while it was in use" in boxes.notes["70-5.box"]
+    assert boxes.scan() == []
+
+
 def test_a_box_that_is_still_being_made_is_read_once_it_is_ready(run_dir: Path, proc: Path) -> None:
     boxes = folder(run_dir, proc)
     writer = box(run_dir, pid=70, start=5)

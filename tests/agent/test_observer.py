@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from tests.agent.builders import StandIn, box, process, stand_ins, until
 
+from diagd.daemon.agent import pyspy
 from diagd.daemon.agent.observer import Observer
-from diagd.daemon.agent.snapshot import RankWatch, digest
+from diagd.daemon.agent.procfs import Call, Procfs
+from diagd.daemon.agent.snapshot import RankWatch, _reads_terminal, digest
 from diagd.daemon.state.model import Detail, Facts, Frame, Status
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
@@ -114,6 +116,34 @@ def test_a_rank_without_faulthandler_is_never_signalled(tmp_path: Path, observer
         assert rank.process.poll() is None
 
 
+def test_without_permission_the_note_says_what_to_allow(
+    tmp_path: Path, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Procfs, "may_trace", lambda self, pid: False)
+    with stand_ins(tmp_path, "unarmed", "wait"):
+        until(lambda: all(facts.wait_s for facts in observer.look()))
+        unarmed, armed = observer.deep(recorder=False)
+        assert "wait_in_all_reduce" in functions(armed)
+        assert armed.notes == ()
+        assert unarmed.stack is not None
+        assert unarmed.stack.threads == ()
+        assert unarmed.notes == (f"no stack: {pyspy.NO_PERMISSION}",)
+
+
+def test_a_stuck_data_worker_shows_its_own_line(tmp_path: Path, observer: Observer) -> None:
+    with stand_ins(tmp_path, "loader"):
+        observer.look()
+        until(lambda: (tmp_path / "fifo").exists(), limit_s=60)
+        until(lambda: any(stack.syscall == "openat" for stack in observer.deep([0], recorder=False)[0].stacks))
+        (detail,) = observer.deep([0], recorder=False)
+        worker = next(stack for stack in detail.stacks if stack.role == "worker")
+        assert worker.main is not None
+        assert [frame.function for frame in worker.main.user_frames] == ["open_fifo", "__getitem__"]
+        assert str(tmp_path / "fifo") in worker.note
+        assert [child.in_data_loader for child in detail.children if child.pid == worker.pid] == [True]
+        assert "wait" in functions(detail)  # the rank itself, for its worker
+
+
 def test_a_forked_child_shows_its_own_stack(tmp_path: Path, observer: Observer) -> None:
     with stand_ins(tmp_path, "fork") as (rank,):
         observer.look()
@@ -210,7 +240,7 @@ def test_one_rank_that_does_not_answer_holds_up_no_other(
 
     released = threading.Event()
 
-    def stuck_stacks(self: Observer, watch: RankWatch, now_s: float) -> list[object]:
+    def stuck_stacks(self: Observer, watch: RankWatch, now_s: float, deadline_s: float) -> list[object]:
         if watch.box.rank == 0:
             released.wait()
         return []
@@ -231,9 +261,6 @@ def test_the_digest_changes_with_the_line() -> None:
 
 
 def test_a_bare_terminal_read_is_a_person(tmp_path: Path) -> None:
-    from diagd.daemon.agent.procfs import Call, Procfs
-    from diagd.daemon.agent.snapshot import _reads_terminal
-
     process(tmp_path, 7)
     (tmp_path / "7/fd").mkdir()
     (tmp_path / "7/fd/0").symlink_to("/dev/pts/3")

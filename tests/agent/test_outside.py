@@ -1,8 +1,12 @@
 """Finding ranks of jobs that run without diagd."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.agent.builders import process
+from tests.agent.builders import process, until
 
 from diagd.daemon.agent.outside import find_ranks
 from diagd.daemon.agent.procfs import Procfs
@@ -53,6 +57,20 @@ def test_a_process_that_is_named_is_taken_whatever_it_is(tmp_path: Path) -> None
         (0, 10, "python3 train.py"),
         (1, 11, "python3 train.py"),
     ]
+
+
+def test_a_real_process_is_found_by_its_environment(tmp_path: Path) -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    rank = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, **RANK_1, "TORCHELASTIC_RUN_ID": str(tmp_path)}
+    )
+    try:
+        until(lambda: Procfs().descendants([rank.pid])[rank.pid])
+        assert [found.pid for found in find_ranks() if found.job == str(tmp_path)] == [rank.pid]
+    finally:
+        for pid in Procfs().descendants([rank.pid])[rank.pid]:
+            os.kill(pid, signal.SIGKILL)
+        rank.wait()
 
 
 def test_a_rank_under_diagd_names_its_run_directory(tmp_path: Path) -> None:

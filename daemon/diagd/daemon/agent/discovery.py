@@ -84,8 +84,12 @@ class BoxFolder:
             self._boxes.pop(name).reader.close()
         for name in sorted(present.keys() - self._boxes.keys()):
             self._open(present[name])
-        for box in self._boxes.values():
-            box.refresh()
+        for name, box in list(self._boxes.items()):
+            if _size(box.path) < layout.BOX_SIZE:  # reading past its end would be the agent's death by SIGBUS
+                self.notes[name] = f"{name} is no longer read: it was cut off while it was in use"
+                self._boxes.pop(name).reader.close()
+            else:
+                box.refresh()
         return list(self._boxes.values())
 
     def boxes(self) -> list[Box]:
@@ -94,15 +98,20 @@ class BoxFolder:
 
     def by_rank(self) -> dict[int, Box]:
         """The newest box of each rank; a rank restarted under the same number replaces the one before."""
-        found: dict[int, Box] = {}
-        for box in sorted(self.scan(), key=self._precedence):
-            if box.rank < 0 or box.path.name in self._below:
-                continue
-            older = found.get(box.rank)
-            if older is not None and self._started_by(box, older):
+        rivals: dict[int, list[Box]] = {}
+        for box in self.scan():
+            if box.rank >= 0 and box.path.name not in self._below:
+                rivals.setdefault(box.rank, []).append(box)
+        return {rank: boxes[0] if len(boxes) == 1 else self._winner(boxes) for rank, boxes in rivals.items()}
+
+    def _winner(self, boxes: list[Box]) -> Box:
+        ordered = sorted(boxes, key=self._precedence)
+        found = ordered[0]
+        for box in ordered[1:]:
+            if self._started_by(box, found):
                 self._below.add(box.path.name)
             else:
-                found[box.rank] = box
+                found = box
         return found
 
     def remove(self, box: Box) -> None:
@@ -203,6 +212,13 @@ def _run_info(run_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return layout.BOX_SIZE  # removed: what is mapped stays
 
 
 def _number(value: object, otherwise: int) -> int:

@@ -51,6 +51,7 @@ class ExitWatch:
         """Begin to watch a process, early: how it ended cannot be asked afterwards."""
         counter = self._cgroups.kill_counter(pid)
         with self._lock:
+            self._exits.pop(pid, None)  # of an earlier process with this number
             self._counters[pid] = counter
             if counter is not None and counter not in self._killed_for_memory:
                 self._killed_for_memory[counter] = cgroup.kills(counter) or 0

@@ -21,6 +21,8 @@ _CHILDREN_EVERY_S = 5.0
 _CHILDREN_OF_WAITING_S = 2.0
 _HEARTBEAT_STALE_S = 1.5  # then another thread may hold the GIL: worth asking py-spy who
 _MAX_CHILD_STACKS = 16
+_CHILD_STACKS_S = 1.5  # children that are not reached by then are left for the next look
+_CHILD_WAIT_S = 0.2
 _HISTORY = 256
 
 
@@ -39,7 +41,7 @@ class Observer:
         self._exits = ExitWatch(self._proc, self._cgroups)
         self._launcher = LauncherWitness(run_dir)
         self._watches: dict[int, RankWatch] = {}  # by rank
-        self._watched: set[int] = set()  # every process with a box, rank or not yet
+        self._watched: set[tuple[int, int]] = set()  # (pid, start): all with a box, and data workers
         self._children_at_s = -1e9
         self._pool = ThreadPoolExecutor(workers, "diagd-look")
         self._busy: set[int] = set()  # ranks whose last deep look has not ended yet
@@ -111,9 +113,7 @@ class Observer:
     def _follow(self, found: dict[int, Box]) -> None:
         """Bring the watches in line with the boxes that are there now."""
         for box in self._folder.boxes():
-            if box.pid not in self._watched:
-                self._watched.add(box.pid)
-                self._exits.watch(box.pid)
+            self._watch_exit(box.pid, box.reader.header.start_ticks)
         for rank, box in found.items():
             watch = self._watches.get(rank)
             if watch is None or watch.box is not box:
@@ -136,12 +136,16 @@ class Observer:
 
     def _note_ends_of_workers(self, watch: RankWatch) -> None:
         """How data workers end is worth knowing: a killed one is why a rank waits for data."""
-        for pid, child in watch.meter.children.items():
+        for pid, child in list(watch.meter.children.items()):
             if child.exit == GONE and (seen := self._exits.exit_of(pid)) is not None:
                 child.exit = str(seen)
-            elif not child.exit and child.is_data_worker and pid not in self._watched:
-                self._watched.add(pid)
-                self._exits.watch(pid)
+            elif not child.exit and child.is_data_worker:
+                self._watch_exit(pid, child.stat.start_ticks)
+
+    def _watch_exit(self, pid: int, start_ticks: int) -> None:
+        if (pid, start_ticks) not in self._watched:
+            self._watched.add((pid, start_ticks))
+            self._exits.watch(pid)
 
     def _look_closely(self, watch: RankWatch, with_stacks: bool, with_recorder: bool, with_history: bool) -> None:
         now_s, before = time.time(), watch.stat()
@@ -151,7 +155,7 @@ class Observer:
                 watch.history = boxes.operations(watch.box.reader, watch.box.reader.history(_HISTORY))
             if before is not None and before.state not in "ZX":
                 if with_stacks:
-                    watch.note_stacks(self._stacks(watch, now_s), now_s)
+                    watch.note_stacks(self._stacks(watch, now_s, time.monotonic() + _CHILD_STACKS_S), now_s)
                 if with_recorder:
                     self._fetch_recorder(watch, before.state)
             watch.notes.pop("deep", None)
@@ -161,15 +165,15 @@ class Observer:
                 watch.meter.leave_out(after, raw, now_s)
             self._busy.discard(watch.box.rank)
 
-    def _stacks(self, watch: RankWatch, now_s: float) -> list[Stack]:
+    def _stacks(self, watch: RankWatch, now_s: float, deadline_s: float) -> list[Stack]:
         box = watch.box
         path = Path(str(box.identity.get("stacks_file") or box.path.with_name(f"{box.pid}.stacks")))
         number = box.reader.live(Live.STACK_SIGNAL)
         stale = now_s - boxes.time_s(box.reader, Live.HEARTBEAT_NS) > _HEARTBEAT_STALE_S
         found = [stacks.take(stacks.Target(watch.pid, "rank", number, path), self._proc, rich=stale)]
-        living = [pid for pid, child in watch.meter.children.items() if not child.exit]
-        for pid in living[:_MAX_CHILD_STACKS]:
-            found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc))
+        for pid in watch.meter.living_children()[:_MAX_CHILD_STACKS]:
+            if time.monotonic() < deadline_s:
+                found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         note = found[0].note
         watch.notes.pop("stack", None)
         if not found[0].threads and note:

@@ -25,7 +25,7 @@ class Target:
     stacks_file: Path | None = None  # where it writes
 
 
-def take(target: Target, proc: Procfs, *, rich: bool = False) -> Stack:
+def take(target: Target, proc: Procfs, *, rich: bool = False, wait_s: float = SIGNAL_WAIT_S) -> Stack:
     """The stacks of one process; without threads, and with a note why, where there is no way to them.
 
     Args:
@@ -37,7 +37,7 @@ def take(target: Target, proc: Procfs, *, rich: bool = False) -> Stack:
     found: tuple[Thread, ...] = ()
     source, notes = "faulthandler", []
     if stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
-        found = by_signal(target, proc)
+        found = by_signal(target, proc, wait_s)
     if not found or rich:
         try:
             found, source = _from_outside(target.pid, proc), "py-spy"
@@ -68,9 +68,9 @@ def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tu
             os.truncate(path, 0)
         start = path.stat().st_size
         os.kill(target.pid, target.signal)
-    except OSError:
+        return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
+    except OSError:  # the process or its file is gone
         return ()
-    return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
 
 
 def _written_since(path: Path, start: int, wait_s: float) -> str:
@@ -78,10 +78,7 @@ def _written_since(path: Path, start: int, wait_s: float) -> str:
     deadline = time.monotonic() + wait_s
     size, grew_at = start, time.monotonic()
     while (now := time.monotonic()) < deadline:
-        try:
-            new = path.stat().st_size
-        except OSError:
-            return ""
+        new = path.stat().st_size
         if new != size:
             size, grew_at = new, now
         elif size > start and now - grew_at >= _SETTLED_S:

@@ -91,11 +91,15 @@ class Meter:
 
     def refresh_children(self, pids: list[int]) -> None:
         """Read the children, new and known; those that ended keep their last numbers."""
-        for pid in {*pids, *(pid for pid, child in self.children.items() if not child.exit)}:
+        for pid in {*pids, *self.living_children()}:
             self._refresh_child(pid)
-        ended = [pid for pid, child in self.children.items() if child.exit]
+        ended = [pid for pid, child in list(self.children.items()) if child.exit]
         for pid in ended[:-_ENDED_CHILDREN]:
             del self.children[pid]
+
+    def living_children(self) -> list[int]:
+        """Children that had not ended when they were last read; a late look may run beside the next one, so a copy."""
+        return [pid for pid, child in list(self.children.items()) if not child.exit]
 
     def child_list(self, data_loaders: frozenset[int] = frozenset()) -> tuple[Child, ...]:
         """The children as plain values; `data_loaders` are those whose stacks show a data worker."""
@@ -105,9 +109,10 @@ class Meter:
         """Totals with what looks caused still in."""
         main = self.proc.thread_cpu_s(self.pid, self.pid) or 0.0
         other = max(0.0, stat.cpu_s - main - self._own_cpu_s(now_s))
-        living = [child for child in self.children.values() if not child.exit]
+        samples = list(self.children.values())
+        living = [child for child in samples if not child.exit]
         children = stat.reaped_cpu_s + sum(child.stat.cpu_s + child.stat.reaped_cpu_s for child in living)
-        io = self.proc.io_bytes(self.pid) + sum(child.io_bytes for child in self.children.values())
+        io = self.proc.io_bytes(self.pid) + sum(child.io_bytes for child in samples)
         return Usage(main, other, children, io)
 
     def _own_cpu_s(self, now_s: float) -> float:
