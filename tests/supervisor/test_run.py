@@ -312,3 +312,11 @@ def test_a_finished_jobs_report_is_kept(tmp_path: Path) -> None:
     run = Run(tmp_path, {"report": REPORT})
     run.finish("--job-id", "kept", "true")
     assert json.loads((tmp_path / "state/diagd/kept/report.json").read_text()) == REPORT
+
+
+def test_it_is_said_why_nothing_was_seen(tmp_path: Path) -> None:
+    nothing = {**REPORT, "ranks": []}
+    isolated = Run(tmp_path, {"report": nothing}).finish("--", sys.executable, "-I", "-c", "pass")
+    assert "started with -I" in isolated.stderr
+    disabled = Run(tmp_path, {"report": nothing}, {"DIAGD_DISABLE": "1"}).finish("true")
+    assert "DIAGD_DISABLE is set" in disabled.stderr

@@ -168,6 +168,15 @@ def _report_dir(path: Path) -> Path:
     return path.absolute()
 
 
+def _kept_out(plan: "Plan") -> str:
+    """Why the probes were not in the job, as far as its start shows."""
+    if plan.environ.get("DIAGD_DISABLE") == "1":
+        return "DIAGD_DISABLE is set, so the probes stayed out"
+    if ignoring := next((word for word in plan.command if word in ("-I", "-E", "-S", "-IS", "-IE")), None):
+        return f"a Python that is started with {ignoring} does not load the probes"
+    return ""
+
+
 def _finish(plan: "Plan", outcome: "Outcome", *, quiet: bool, asked: bool) -> None:
     """The summary, and the run directory's end."""
     from diagd.daemon.cli.jobs import keep_finished, read_report
@@ -178,8 +187,10 @@ def _finish(plan: "Plan", outcome: "Outcome", *, quiet: bool, asked: bool) -> No
     report = read_report(plan.report_dir) if plan.report_dir else None
     if report is not None:
         lines = summary_lines(report)
+        if not report["ranks"] and (reason := _kept_out(plan)):
+            lines.append(f"Not watched: {reason}.")
         if plan.report_dir and (asked or report["incidents"]):
-            lines[-1] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
+            lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
     else:
         lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
     if not quiet or report is None or report["incidents"]:

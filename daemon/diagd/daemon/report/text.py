@@ -9,6 +9,7 @@ from diagd.daemon.incidents.incident import Incident
 
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 300
+_MAX_NOTE = 120
 _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
 OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle")
@@ -95,7 +96,9 @@ def summary_lines(report: Json) -> list[str]:
     lines = [f"{_ranks_and_steps(report['ranks'])}; {_incidents(incidents)}."]
     notes = report.get("notes") or []
     if notes:
-        lines.append(_cut("Not watched: " + "; ".join(_one_line(note).rstrip(".") for note in notes) + "."))
+        lines.append(
+            _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")
+        )
     return lines
 
 

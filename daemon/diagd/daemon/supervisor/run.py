@@ -122,7 +122,7 @@ class _Supervisor:
         if isinstance(ready := message.get("ready"), dict):
             self._addresses = ready
             self._write_run_file()
-        if isinstance(abort := message.get("abort"), dict) and self._ending is None and self._exit_code is None:
+        if isinstance(message.get("abort"), dict) and self._ending is None and self._exit_code is None:
             self._say("ending the job, as --on-hang abort says")
             self._ending = Ending(self._job_pid, self._run_dir)
         if isinstance(restart := message.get("restart"), dict) and self._exit_code is None:
