@@ -43,7 +43,10 @@ def first_deaths(scene: Scene) -> list[Death]:
     if not own:
         return []
     first = own[0]
-    return [d for d in own if d.signature == first.signature] if first.kind == "exit.error" else [first]
+    alike = [d for d in own if d.signature == first.signature]
+    if first.kind == "exit.killed":
+        return [d for d in alike if d.exit.at_s - first.exit.at_s <= TEARDOWN_ORDER_S]
+    return alike
 
 
 def _own_deaths(scene: Scene) -> list[Death]:

@@ -42,8 +42,9 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
 def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Who waits for these, also inside the operation in which one of them was killed."""
     waits = scene.graph.waits
-    places = {(w.op.group, w.op.seq) for r in ranks for w in waits.get(r, ()) if w.kind == "collective" and w.op.seq > 0}
-    mates = {r for r, theirs in waits.items() if any((w.op.group, w.op.seq) in places for w in theirs)} - set(ranks)
+    theirs = [w for r in ranks for w in waits.get(r, ()) if w.kind == "collective" and w.op.seq > 0]
+    places = {(w.op.group, w.op.seq) for w in theirs}
+    mates = {r for r, found in waits.items() if any((w.op.group, w.op.seq) in places for w in found)} - set(ranks)
     return tuple(sorted({*mates, *scene.graph.waiting_for((*ranks, *mates))} - set(ranks)))
 
 
