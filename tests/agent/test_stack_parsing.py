@@ -109,7 +109,25 @@ def test_whose_a_file_is(file: str, user: bool) -> None:
 def test_a_person_in_a_debugger_or_at_a_prompt_is_seen() -> None:
     assert frames.person_at([frames.make("interaction", "/usr/lib/python3.11/pdb.py", 1)]) == "pdb"
     assert frames.person_at([frames.make("raw_input", "/usr/lib/python3.11/code.py", 1)]) == "prompt"
+    assert (
+        frames.person_at(
+            [
+                frames.make("select", "/lib/python3.11/selectors.py", 1),
+                frames.make("run", "/venv/lib/python3.11/site-packages/ipykernel/kernelapp.py", 1),
+            ]
+        )
+        == "prompt"
+    )
     assert frames.person_at([frames.make("main", "train.py", 1)]) == ""
+
+
+def test_a_job_that_runs_on_under_a_debugger_is_held_by_nobody() -> None:
+    stack = [
+        ("all_reduce", "/venv/lib/python3.11/site-packages/torch/x.py"),
+        ("main", "train.py"),
+        ("run", "/lib/python3.11/bdb.py"),
+    ]
+    assert frames.person_at([frames.make(function, file, 1) for function, file in stack]) == ""
 
 
 def stack(*names: str) -> Stack:

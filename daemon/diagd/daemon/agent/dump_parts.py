@@ -76,7 +76,10 @@ def write_process(context: Context) -> None:
             "system_call": call.name,
             "system_call_on": proc.waits_on(pid, call),
             "waits_in_kernel": proc.wchan(pid),
-            "io_bytes": proc.io_bytes(pid),
+            "io": proc.text(f"{pid}/io").splitlines(),
+            "context_switches": {
+                key: value for key, value in proc.status(pid).items() if key.endswith("ctxt_switches")
+            },
             "traced_by": proc.tracer(pid),
             "threads": [_thread(proc, pid, tid, name) for tid, name in proc.threads(pid).items()],
             "children": [_child(proc, child) for child in proc.descendants([pid])[pid]],

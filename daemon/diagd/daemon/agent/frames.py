@@ -9,8 +9,8 @@ _INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+t?/|/diagd/(pr
 _TORCH_CHECKOUT = re.compile(r"/pytorch[^/]*/torch/")
 _NATIVE = re.compile(r"\.so(\.\d+)*$|/bin/python[\d.]*$")
 _DATA_LOADER = "torch/utils/data/_utils/worker.py"
-_DEBUGGERS = re.compile(r"(^|/)(pdb|bdb)\.py$|/(IPython|ipdb|debugpy|_pydevd_bundle|pudb)/")
-_PROMPTS = re.compile(r"/(prompt_toolkit|IPython)/|(^|/)code\.py$")
+_DEBUGGERS = re.compile(r"(^|/)(pdb|bdb)\.py$|/(IPython/core/debugger|ipdb/|debugpy/|_pydevd_bundle/|pudb/)")
+_PROMPTS = re.compile(r"/(prompt_toolkit|IPython|ipykernel)/|(^|/)code\.py$")
 
 
 def is_user(file: str) -> bool:
@@ -41,12 +41,18 @@ def in_data_loader(frames: Sequence[Frame]) -> bool:
 
 
 def person_at(frames: Sequence[Frame]) -> str:
-    """ "pdb" or "prompt" where a person holds the process; empty otherwise."""
+    """Say "pdb" or "prompt" where a person holds the process; empty otherwise.
+
+    Only what the user's innermost line has called counts: a job that runs on under a debugger, or in a notebook's
+    cell, has the debugger's frames further out.
+    """
     for frame in frames:
-        if _DEBUGGERS.search(frame.file) and "prompt" not in frame.function:
+        if frame.user:
+            return ""
+        if _DEBUGGERS.search(frame.file):
             return "pdb"
-    if any(_PROMPTS.search(frame.file) and frame.function in ("raw_input", "interact", "prompt") for frame in frames):
-        return "prompt"
+        if _PROMPTS.search(frame.file):
+            return "prompt"
     return ""
 
 
