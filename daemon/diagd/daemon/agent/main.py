@@ -32,6 +32,7 @@ LONG_WAIT_S = 1.0  # an operation that blocks longer is worth its detail
 SHARE = 0.005
 SUSPICIOUS_SHARE = 0.1
 REFRESH_EVERY_S = 30.0
+OWN_TRACING_S = 3.5  # a dump takes up to 2.5 s
 LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
 NEW_JOBS_EVERY_S = 1.0
 Deep = tuple[bool, bool, bool]  # stacks, recorder, history
@@ -122,6 +123,29 @@ def _is_suspicious(fact: Facts, now_s: float) -> bool:
     return waits or fact.status not in (Status.RUNNING, Status.BLOCKED) or fact.finalizing or fact.main_state in "TtDZ"
 
 
+class Tracing:
+    """Hides the moments in which a look of diagd's own (py-spy, for native frames) holds a rank still.
+
+    A debugger holds it for longer, and then it counts as stopped.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Facts] = {}
+        self._since_s: dict[int, float] = {}
+
+    def hide(self, facts: Sequence[Facts], now_s: float) -> None:
+        """Let a rank that has just been traced look as it did before."""
+        for fact in facts:
+            if fact.main_state != "t":
+                self._since_s.pop(fact.rank, None)
+                self._before[fact.rank] = fact
+                continue
+            since_s = self._since_s.setdefault(fact.rank, now_s)
+            before = self._before.get(fact.rank)
+            if before is not None and before.pid == fact.pid and now_s - since_s < OWN_TRACING_S:
+                fact.status, fact.main_state = before.status, before.main_state
+
+
 class AgentLoop:
     """Looks, sends, and does what the aggregator asks; one for each job on a node."""
 
@@ -140,6 +164,7 @@ class AgentLoop:
         self._dump = dump
         self._clock = clock
         self._watchfulness = Watchfulness()
+        self._tracing = Tracing()
         self._pids: dict[int, int] = {}
         self._candidates: set[int] = set()
         self._facts: list[Facts] = []
@@ -190,6 +215,7 @@ class AgentLoop:
         began = time.perf_counter()
         now_s = self._clock()
         facts = self._facts = list(self._observer.look(now_s))
+        self._tracing.hide(facts, now_s)
         self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
         if self._uplink.connections != self._connections:
             self._connections = self._uplink.connections
@@ -265,7 +291,8 @@ class AgentLoop:
         match command.WhichOneof("what"):
             case "look":
                 for (stacks, recorder, history), ranks in _by_depth(command.look).items():
-                    self._found.extend(self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history))
+                    found = self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history)
+                    self._found.extend(_only(detail, stacks, recorder, history) for detail in found)
             case "dump" if self._dump is not None:
                 result.folder = str(self._dump(list(command.dump.ranks), command.dump.incident))
             case "end_rank":

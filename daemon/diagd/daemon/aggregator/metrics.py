@@ -16,6 +16,7 @@ from diagd.daemon.state.model import Status
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_GROUPS = 6  # of a rank; the rest are summed up as "other"
 MAX_OPERATIONS = 12
+MAX_RANKS = 1024  # of a job; in a larger one the series of ranks are had from the agents
 OTHER = "other"
 # In an agent's extra numbers: `operations|GROUP|NAME` and `operation_wait_s|GROUP|NAME`, counted from the rank's start.
 OPERATIONS = "operations"
@@ -131,7 +132,7 @@ def render(hub: Hub) -> str:
     text.add("diagd_build_info", labels_text({"version": _version(), "python": platform.python_version()}), 1)
     for loop in hub.loops():
         _add_job(text, loop)
-        for rank in loop.state.ranks():
+        for rank in loop.state.ranks()[:MAX_RANKS]:
             _add_rank(text, loop, rank)
     _add_health(text, hub)
     return text.render()
