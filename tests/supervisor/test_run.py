@@ -311,7 +311,9 @@ def test_run_inside_a_shell_script_and_a_pipe(tmp_path: Path) -> None:
 def test_a_finished_jobs_report_is_kept(tmp_path: Path) -> None:
     run = Run(tmp_path, {"report": REPORT})
     run.finish("--job-id", "kept", "true")
-    assert json.loads((tmp_path / "state/diagd/kept/report.json").read_text()) == REPORT
+    (kept,) = (tmp_path / "state/diagd").iterdir()
+    assert kept.name.startswith("kept@")
+    assert json.loads((kept / "report.json").read_text()) == REPORT
 
 
 def test_it_is_said_why_nothing_was_seen(tmp_path: Path) -> None:
@@ -320,3 +322,21 @@ def test_it_is_said_why_nothing_was_seen(tmp_path: Path) -> None:
     assert "started with -I" in isolated.stderr
     disabled = Run(tmp_path, {"report": nothing}, {"DIAGD_DISABLE": "1"}).finish("true")
     assert "DIAGD_DISABLE is set" in disabled.stderr
+
+
+def test_a_job_outlives_its_supervisor_and_its_directory_is_not_taken_for_dead(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    code = READY + "Path('place').write_text(os.environ['DIAGD_DIR']); time.sleep(60)"
+    process = run.start("--job-id", f"outlive-{os.getpid()}", *python(code), stdout=subprocess.DEVNULL, stderr=None)
+    job = ready(tmp_path)
+    place = Path(until(lambda: (tmp_path / "place").exists() and (tmp_path / "place").read_text()))
+    until(lambda: run.heard("job"))
+    process.kill()
+    process.wait()
+    run.finish("true")
+    assert alive(job)
+    assert place.is_dir()
+    os.kill(job, signal.SIGKILL)
+    until(lambda: not alive(job))
+    run.finish("true")
+    assert not place.exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from diagd.daemon.supervisor import Place, Plan
 
 KEPT_JOBS = 20
+KEPT_S = 24 * 3600.0
 _NO_JOB = "start one with `diagd run -- COMMAND…`; `diagd dump` also finds the ranks of a job that runs without diagd"
 
 
@@ -34,11 +36,20 @@ def read_report(place: Path) -> dict[str, Any] | None:
     return report if isinstance(report, dict) and report.get("schema") == "diagd.report/1" else None
 
 
+def kept_home(place: "Place") -> Path:
+    """The job's own folder there; each node has its own, since a home is often shared by all of them."""
+    return state_home() / f"{place.path.name}{_node()}"
+
+
+def _node() -> str:
+    return f"@{os.uname().nodename.partition('.')[0]}"
+
+
 def fresh_home(place: "Place | None") -> Path | None:
     """A folder for the report of a job for which none was asked; on a disk, since dumps must outlive the job."""
     if place is None:
         return None
-    home = state_home() / place.path.name
+    home = kept_home(place)
     try:
         shutil.rmtree(home, ignore_errors=True)  # of an earlier job of this name
         home.mkdir(parents=True)
@@ -58,7 +69,7 @@ def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
             shutil.copytree(traces, target, dirs_exist_ok=True)
             lines.append(f"torch’s own traces are kept in {target}")
     with suppress(OSError):
-        kept = state_home() / plan.place.path.name
+        kept = kept_home(plan.place)
         if report is not None and kept != plan.report_dir:
             kept.mkdir(parents=True, exist_ok=True)
             (kept / "report.json").write_text(json.dumps(report), encoding="utf-8")
@@ -67,9 +78,10 @@ def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
 
 
 def _forget_old() -> None:
-    folders = sorted(state_home().iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in folders[KEPT_JOBS:]:
-        shutil.rmtree(path, ignore_errors=True)
+    ours = {path: path.stat().st_mtime for path in state_home().iterdir() if path.name.endswith(_node())}
+    for path in sorted(ours, key=lambda path: -ours[path])[KEPT_JOBS:]:
+        if time.time() - ours[path] > KEPT_S:  # a younger one may be of a job that still runs
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def running_jobs() -> list["Job"]:
