@@ -145,7 +145,10 @@ def _failed_last(state: JobState, detail: Detail) -> Operation | None:
     last = detail.history[-1] if detail.history else None
     if last is None or not last.failed or last.name in NOT_WAITS:
         return None
-    moved_s = float(state.columns.program_moved_s[detail.rank])
+    c, r = state.columns, detail.rank
+    moved_s = float(c.program_moved_s[r])
+    if detail.ending is None and detail.in_shutdown_s is None:  # it may have been caught
+        moved_s = max(moved_s, float(c.main_cpu_moved_s[r]), float(c.frames_moved_s[r]))
     return last if (last.returned_s or 0.0) >= moved_s - 1.0 else None
 
 
