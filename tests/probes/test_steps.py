@@ -62,6 +62,13 @@ def test_with_an_optimizer_it_is_not(recording: BoxWriter) -> None:
     assert recording.live[Live.STEP] == -1
 
 
+def test_optimizers_that_never_seem_to_step_are_not_waited_for_for_ever(recording: BoxWriter) -> None:
+    steps._made((), {})
+    for _ in range(steps._PATIENCE + 3):
+        steps.backward_completed()
+    assert recording.live[Live.STEP] == 3
+
+
 def train(step: int, seconds: float, overhead: float) -> int:
     """A hundred steps that took so long and cost so much, from `step` on."""
     for number in range(1, 101):

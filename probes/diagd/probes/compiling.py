@@ -1,10 +1,34 @@
-"""Wrappers that torch.compile can look through."""
+"""Keeps torch.compile's hands off the probes: it looks through what it may meet in code that it compiles, and skips the
+rest, rather than compiling our frames too (which would cost time and print warnings).
+"""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes.guard import Probe, around
+from diagd.probes.guard import HIDDEN, Probe, around
+
+EAGER = HIDDEN[:-1] + ":eager>"  # the file name of what it may look through
+_OURS = (HIDDEN, os.path.join(os.path.dirname(os.path.abspath(__file__)), ""))
+_rules: Any = None
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch._dynamo.trace_rules is there: to skip, all that is ours; to look through, when called, the eager part."""
+    global _rules
+    _rules = module
+    module.get_mod_skiplist().update(_OURS)
+    when_called = getattr(module, "BUILTIN_INLINE_WHEN_CALLED", None)
+    if isinstance(when_called, set):  # else it compiles the eager part too, which costs a little and breaks nothing
+        when_called.add(EAGER)
+        module.get_mod_skiplist().add(EAGER)
+
+
+def remove() -> None:
+    """Forget the rules."""
+    if _rules is not None:
+        _rules.get_mod_skiplist().difference_update((*_OURS, EAGER))
 
 
 def around_eager(
@@ -24,4 +48,16 @@ def around_eager(
             return original(*args, **kwargs)
         return eager(*args, **kwargs)
 
+    call.__code__ = call.__code__.replace(co_filename=EAGER)  # type: ignore[attr-defined]  # it is a function
     return call
+
+
+def hook_eager(torch: Any, probe: Probe, function: Callable[[Any], None]) -> Callable[..., None]:
+    """A hook of an optimizer's step that does nothing while torch.compile traces, and never fails."""
+
+    def hook(subject: Any, *_: Any) -> None:
+        if not torch.compiler.is_compiling() and probe.on:
+            probe.run(function, subject)
+
+    hook.__code__ = hook.__code__.replace(co_filename=EAGER)
+    return hook

@@ -1,10 +1,12 @@
 """Training steps, from the optimizers, an engine that has steps of its own, or else backward passes."""
 
+import sys
 import time
 from typing import Any
 
 from diagd.probes import cost, ending, phases, rank
 from diagd.probes.box.layout import Live, Phase
+from diagd.probes.compiling import hook_eager
 from diagd.probes.counting import StepCounter
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.state import STATE
@@ -12,6 +14,7 @@ from diagd.probes.state import STATE
 _STEP, _STEP_NS, _STARTED = int(Live.STEP), int(Live.STEP_NS), int(Live.STEP_STARTED_NS)
 _OPTIMIZER_STEPS, _BACKWARDS = int(Live.OPTIMIZER_STEPS), int(Live.BACKWARDS)
 _OPTIMIZER, _FORWARD, _BACKWARD = int(Phase.OPTIMIZER), int(Phase.FORWARD), int(Phase.BACKWARD)
+_PATIENCE = 32  # backward passes: more than are usually accumulated for one step
 _patches = Patches()
 _hooks: list[Any] = []
 
@@ -37,8 +40,9 @@ def install(probe: Probe, module: Any) -> None:
         return
     STATE.listeners.append(_at_switch)
     _patches.replace(module.Optimizer, "_patch_step_function", wrapper(probe, _made, _ignore, _ignore))
-    _hooks.append(module.register_optimizer_step_pre_hook(lambda o, a, k: _guarded(probe, _entered, o)))
-    _hooks.append(module.register_optimizer_step_post_hook(lambda o, a, k: _guarded(probe, _stepped, o)))
+    torch = sys.modules["torch"]
+    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _entered)))
+    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _stepped)))
 
 
 def remove() -> None:
@@ -46,11 +50,6 @@ def remove() -> None:
     _patches.undo()
     while _hooks:
         _hooks.pop().remove()
-
-
-def _guarded(probe: Probe, function: Any, optimizer: Any) -> None:
-    if probe.on:
-        probe.run(function, optimizer)
 
 
 def _at_switch(recording: bool) -> None:
@@ -115,10 +114,14 @@ def _complete(now: int) -> None:
 
 
 def backward_completed() -> None:
-    """A backward pass at the root is over; it is a step where there are no optimizers to go by."""
+    """A backward pass at the root is over; it is a step where there are no optimizers to go by.
+
+    Also where there are some, but none has been seen to step in a long time: compiled ones pass their hooks by.
+    """
     live = STATE.live
     live[_BACKWARDS] += 1
-    if not PROGRESS.optimizers_made and not PROGRESS.engine and STATE.is_rank:
+    blind = not live[_OPTIMIZER_STEPS] and (not PROGRESS.optimizers_made or live[_BACKWARDS] > _PATIENCE)
+    if blind and not PROGRESS.engine and STATE.is_rank:
         _complete(time.monotonic_ns())
 
 
