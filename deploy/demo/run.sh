@@ -2,7 +2,7 @@
 # Runs a real job of 3 ranks with a planted fault under `diagd run`; ends with 0 when diagd has found it.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-report=demo-report
+report=.demo
 rm -rf "$report"
 export OMP_NUM_THREADS=1
 
