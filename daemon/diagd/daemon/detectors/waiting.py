@@ -152,5 +152,5 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
         kind="hang.all_arrived", severity=severity, ranks=members, waiting_ranks=scene.graph.waiting_for(members),
         group=wait.op.group or None, op_name=wait.op.name, op_seq=wait.op.seq, summary=words.shortened(text + "."),
         locations=tuple(p for r in members for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))[:2]),
-        causes=(cause,), step=scene.step(members), since_s=wait.since_s, key=f"arrived:{wait.op.group}#{wait.op.seq}",
+        causes=(cause,), step=scene.step(members), since_s=wait.since_s, key=f"arrived:{wait.op.group}#{wait.op.seq or members}",
     )  # fmt: skip
