@@ -129,6 +129,16 @@ def test_a_kill_inside_a_wait_is_still_a_kill_and_the_others_wait(signal: str) -
     assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.killed", (2,), (0, 1))
 
 
+def test_ranks_killed_at_the_same_moment_are_all_named() -> None:
+    node = two_wait(4).dies(2, signal="SIGKILL").dies(3, signal="SIGKILL").passes(1).finds()
+    assert (node.kind, node.ranks, node.waiting_ranks) == ("exit.killed", (2, 3), (0, 1))
+
+
+def test_of_two_kills_the_later_one_is_not_named() -> None:
+    two = two_wait(4).outside(2).dies(2, signal="SIGKILL").passes(0.5).dies(3, signal="SIGKILL").passes(1).finds()
+    assert (two.kind, two.ranks) == ("exit.killed", (2,))
+
+
 def test_the_out_of_memory_killer_is_named() -> None:
     found = two_wait().dies(2, signal="SIGKILL", oom_killed=True).passes(1).finds()
     assert (found.kind, found.causes[0].key) == ("exit.killed", "oom")
@@ -180,6 +190,12 @@ def test_ranks_that_end_one_after_the_other_are_quiet() -> None:
     end = job(3).dies(2, code=0).passes(1).dies(1, code=0).outside(0, "save").works(0, "io").passes(5)
     assert end.find() == ()
     assert end.dies(0, code=0).passes(1).find() == ()
+
+
+def test_all_ranks_that_returned_too_soon_are_named() -> None:
+    left = job(4).waits(0, seq=120).waits(1, seq=120)
+    found = left.dies(3, code=0).passes(1).dies(2, code=0).passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2, 3), (0, 1))
 
 
 def test_a_wait_of_a_second_for_one_that_has_left_may_still_end() -> None:

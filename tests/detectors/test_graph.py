@@ -85,7 +85,7 @@ def placed(spec: list[tuple[Any, ...]], order: tuple[int, ...], groups: dict[str
             name, seq, group = more
             made.waits(rank, name, seq=seq, group=group)
         elif what == "recv":
-            made.receives(rank, peer=order[more[0] % len(spec)])
+            made.receives(rank, peer=order[(n + more[0]) % len(spec)])
         elif what == "stuck":
             made.outside(rank)
         elif what == "works":
@@ -99,7 +99,7 @@ def placed(spec: list[tuple[Any, ...]], order: tuple[int, ...], groups: dict[str
 
 PLACES = st.one_of(
     st.tuples(st.just("op"), st.sampled_from(["ALLREDUCE", "BARRIER"]), st.integers(4, 5), st.sampled_from(["0", "a"])),
-    st.tuples(st.just("recv"), st.integers(0, 3)),
+    st.tuples(st.just("recv"), st.integers(1, 3)),
     st.sampled_from([("stuck",), ("works",), ("stopped",), ("killed",)]),
 )
 GROUPS: dict[str, tuple[int, ...]] = {"a": (0, 1, 2, 3)}

@@ -145,6 +145,13 @@ def test_an_operation_in_backward_that_all_have_entered_is_all_arrived() -> None
     assert stuck.kinds() == {("hang.all_arrived", (0, 1), "critical")}
 
 
+def test_two_pairs_that_meet_and_do_not_finish_are_two_findings() -> None:
+    pairs = job(4, hang_after_s=10).sends(0, peer=1).receives(1, peer=0).sends(2, peer=3).receives(3, peer=2)
+    assert pairs.passes(11).kinds() == {
+        ("hang.all_arrived", (0, 1), "critical"), ("hang.all_arrived", (2, 3), "critical"),
+    }  # fmt: skip
+
+
 def test_ranks_that_joined_and_are_at_equal_places_are_quiet() -> None:
     """As under Join: a rank without data shadows the others' operations."""
     shadow = job(3)

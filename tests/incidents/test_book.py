@@ -1,0 +1,326 @@
+"""Findings become incidents in one place: when they open, change, are explained and are over."""
+
+from collections.abc import Iterable
+
+import pytest
+from tests.detectors.states import Job, at, job
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.registry import detect
+from diagd.daemon.incidents.book import IncidentBook
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.state.model import Ending
+
+
+class Watched:
+    """A job and its book, judged twice a second as the aggregator does."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.book = IncidentBook()
+        self.changes: list[Incident] = []
+
+    def passes(self, seconds: float) -> "Watched":
+        self.job.report()
+        for _ in range(round(seconds * 2)):
+            self.job.passes(0.5)
+            self.changes += self.book.update(detect(self.job.state), self.job.state)
+        return self
+
+    @property
+    def all(self) -> list[Incident]:
+        return self.book.incidents
+
+    @property
+    def only(self) -> Incident:
+        assert len(self.all) == 1, [(i.kind, i.ranks, i.severity, i.resolved_s) for i in self.all]
+        return self.all[0]
+
+    def open(self) -> set[tuple[str, tuple[int, ...], str]]:
+        return {(i.kind, i.ranks, i.severity.value) for i in self.all if i.is_open}
+
+
+def stuck(hang_after_s: float = 10) -> Watched:
+    return Watched(job(3, hang_after_s).waits(0, seq=5).waits(1, seq=5).outside(2))
+
+
+def severities(incidents: Iterable[Incident]) -> set[Severity]:
+    return {i.severity for i in incidents}
+
+
+# --- one fault is one incident
+
+
+def test_one_fault_is_one_incident_as_it_grows_from_a_warning_to_critical() -> None:
+    seen = stuck().passes(8)
+    assert (seen.only.severity, seen.only.peak_severity) == (Severity.WARNING, Severity.WARNING)
+    first = seen.only.id
+    seen.passes(4)
+    assert (seen.only.severity, seen.only.peak_severity, seen.only.id) == (Severity.CRITICAL, Severity.CRITICAL, first)
+
+
+def test_one_fault_is_one_incident_as_its_kind_becomes_known() -> None:
+    late = Watched(job(3, hang_after_s=10).waits(0, seq=5).waits(1, seq=5).outside(2).works(2, "cpu")).passes(8)
+    assert late.open() == {("slow.straggler", (2,), "warning")}
+    late.job.rest(2)
+    late.passes(14)
+    assert late.only.kind == "hang.rank_blocked"
+    assert late.only.severity == Severity.CRITICAL
+
+
+def test_a_late_rank_that_arrives_with_another_operation_is_still_one_incident() -> None:
+    late = Watched(job(3).waits(0, seq=5).waits(1, seq=5).outside(2).works(2, "cpu")).passes(8)
+    late.job.rest(2).waits(2, "BARRIER", seq=5)
+    late.passes(5)
+    assert late.only.kind == "hang.collective_mismatch"
+    assert (late.only.ranks, late.only.severity) == ((2,), Severity.CRITICAL)
+
+
+def test_two_independent_faults_are_two_incidents() -> None:
+    two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
+    two.waits(0, seq=1, group="a").outside(1).waits(2, seq=1, group="b").outside(3)
+    assert Watched(two).passes(12).open() == {
+        ("hang.rank_blocked", (1,), "critical"), ("hang.rank_blocked", (3,), "critical"),
+    }  # fmt: skip
+
+
+def test_ids_are_told_apart_and_the_most_severe_comes_first() -> None:
+    two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
+    two.waits(0, seq=1, group="a").outside(1).works(1, "cpu").waits(2, seq=1, group="b").outside(3)
+    seen = Watched(two).passes(12)
+    assert [i.severity for i in seen.all] == [Severity.CRITICAL, Severity.WARNING]
+    assert len({i.id for i in seen.all}) == 2
+
+
+def test_an_incident_of_an_earlier_book_is_kept() -> None:
+    before = stuck().passes(12).only
+    assert IncidentBook([before]).incidents == [before]
+
+
+# --- believed
+
+
+def test_what_is_not_proven_must_be_found_again() -> None:
+    waiting = stuck()
+    waiting.passes(4)
+    assert waiting.all == []
+    assert len(waiting.passes(1).all) == 1
+
+
+def test_what_is_proven_is_told_at_once() -> None:
+    met = Watched(job(2).waits(0, seq=5).waits(1, "BARRIER", seq=5)).passes(1.5)
+    assert met.only.kind == "hang.collective_mismatch"
+
+
+def test_a_death_is_told_at_once() -> None:
+    assert Watched(job(2).train(0).dies(1, signal="SIGKILL")).passes(0.5).only.kind == "exit.killed"
+
+
+def test_what_is_seen_once_and_then_no_more_is_never_told() -> None:
+    once = stuck().passes(4)
+    once.job.goes_on(0, 1, 2).train(0, 1, 2)
+    assert once.passes(10).all == []
+
+
+# --- over
+
+
+def test_a_wait_that_ends_is_resolved_as_a_warning_and_keeps_its_peak() -> None:
+    seen = stuck().passes(12)
+    seen.job.goes_on(0, 1, 2).train(0, 1, 2)
+    seen.passes(5)
+    assert not seen.only.is_open
+    assert (seen.only.severity, seen.only.peak_severity) == (Severity.WARNING, Severity.CRITICAL)
+    assert seen.only.kind == "hang.rank_blocked"
+
+
+def test_a_wait_that_ends_is_told_as_a_change() -> None:
+    seen = stuck().passes(12)
+    seen.job.goes_on(0, 1, 2).train(0, 1, 2)
+    seen.passes(5)
+    assert seen.changes[-1] is seen.only
+    assert seen.changes[-1].resolved_s is not None
+
+
+def test_an_incident_is_not_over_at_the_first_look_that_misses_it() -> None:
+    seen = stuck().passes(12)
+    state = seen.job.passes(1).state
+    assert seen.book.update((), state) == []
+    assert seen.only.is_open
+
+
+def test_the_same_wait_later_is_another_incident() -> None:
+    seen = stuck().passes(12)
+    seen.job.goes_on(0, 1, 2).train(0, 1, 2)
+    seen.passes(5)
+    seen.job.rest(0, 1, 2).waits(0, seq=9).waits(1, seq=9).outside(2)
+    seen.passes(12)
+    assert len(seen.all) == 2
+
+
+def test_a_job_that_ends_well_leaves_nothing_open() -> None:
+    seen = stuck().passes(12)
+    seen.job.state.end(0, seen.job.now_s)
+    seen.passes(1)
+    assert not seen.only.is_open
+
+
+def test_what_stood_when_the_job_fell_stays_open() -> None:
+    seen = stuck().passes(12)
+    seen.job.dies(0, code=1).dies(1, code=1).dies(2, signal="SIGKILL")
+    seen.job.state.end(1, seen.job.now_s)
+    seen.passes(5)
+    assert seen.only.is_open
+    assert (seen.only.kind, seen.only.severity) == ("hang.rank_blocked", Severity.CRITICAL)
+
+
+def test_milder_news_of_a_moment_does_not_soften_an_incident() -> None:
+    seen = stuck().passes(12)
+    seen.job.works(2, "cpu")
+    seen.passes(0.5)
+    seen.job.rest(2)
+    assert seen.passes(0.5).only.severity == Severity.CRITICAL
+
+
+def test_a_rank_that_moves_again_and_stays_late_softens_it() -> None:
+    seen = stuck().passes(12)
+    seen.job.works(2, "cpu", "frames")
+    seen.passes(8)
+    assert seen.open() == {("slow.straggler", (2,), "warning")}
+    assert seen.only.peak_severity == Severity.CRITICAL
+
+
+def test_an_aborted_job_keeps_the_reason_and_opens_nothing_more() -> None:
+    seen = stuck().passes(12)
+    seen.job.state.stopping_s = seen.job.now_s
+    seen.job.dies(0, signal="SIGTERM").dies(1, signal="SIGTERM").dies(2, signal="SIGKILL")
+    seen.passes(3)
+    seen.job.state.end(-15, seen.job.now_s)
+    seen.passes(3)
+    assert seen.open() == {("hang.rank_blocked", (2,), "critical")}
+    assert len(seen.all) == 1
+
+
+# --- consequences
+
+
+def test_what_follows_a_death_opens_nothing() -> None:
+    fell = Watched(job(4).waits(0, seq=5).waits(1, seq=5).waits(2, seq=5).raises(3)).passes(1)
+    fell.job.wait_raises(0)
+    fell.passes(1)
+    fell.job.dies(1, signal="SIGABRT").dies(2, signal="SIGTERM")
+    fell.passes(3)
+    assert fell.open() == {("exit.error", (3,), "critical")}
+    assert len(fell.all) == 1
+
+
+def test_the_deaths_that_follow_a_critical_hang_open_nothing() -> None:
+    met = Watched(job(3).waits(0, seq=5, numel=4).waits(1, seq=5, numel=4).waits(2, seq=5, numel=8)).passes(2)
+    met.job.dies(0, signal="SIGSEGV")
+    met.passes(2)
+    met.job.raises(1, "RuntimeError", "something else", at("cleanup"))
+    met.passes(2)
+    assert met.open() == {("hang.collective_mismatch", (2,), "critical")}
+    assert len(met.all) == 1
+
+
+def test_a_death_ends_what_was_said_of_the_ranks_lateness() -> None:
+    late = Watched(job(3).waits(0, seq=5).waits(1, seq=5).outside(2).works(2, "cpu")).passes(8)
+    late.job.dies(2, signal="SIGKILL")
+    late.passes(3)
+    assert late.open() == {("exit.killed", (2,), "critical")}
+
+
+def test_a_death_far_from_a_mere_warning_is_told() -> None:
+    late = Watched(job(4, groups={"a": (0, 1)}).waits(0, seq=5, group="a").outside(1).works(1, "cpu")).passes(8)
+    late.job.dies(3, signal="SIGKILL")
+    late.passes(1)
+    assert ("exit.killed", (3,), "critical") in late.open()
+
+
+def test_an_early_exit_is_one_incident_when_the_others_then_fall() -> None:
+    left = Watched(job(3).waits(0, seq=5).waits(1, seq=5).dies(2, code=0)).passes(3)
+    left.job.wait_raises(0).wait_raises(1)
+    left.passes(3)
+    assert left.open() == {("exit.early", (2,), "critical")}
+    assert len(left.all) == 1
+
+
+def test_a_shutdown_that_becomes_an_exit_is_one_incident() -> None:
+    left = Watched(job(3).waits(0, seq=5).waits(1, seq=5).leaves(2)).passes(3)
+    assert left.only.kind == "exit.early"
+    left.job.dies(2, code=0)
+    assert len(left.passes(3).all) == 1
+
+
+def test_a_death_seen_first_without_its_code_is_one_incident_once_the_code_comes() -> None:
+    """The launcher's word may come some looks after the process is gone."""
+    ending = Ending("exception", "ValueError", "bad", 1, (at("load"),))
+    late = Watched(job(3).waits(0, seq=5).waits(1, seq=5).dies(2)).passes(3)
+    assert late.only.kind == "exit.killed"
+    late.job.dies(2, code=1, ending=ending)
+    late.passes(3)
+    assert late.open() == {("exit.error", (2,), "critical")}
+    assert len(late.all) == 1
+
+
+# --- restart
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_a_new_attempt_resolves_the_old_ones_death_for_good(order: tuple[int, ...]) -> None:
+    again = Watched(job(3).waits(0, seq=5).waits(1, seq=5).dies(2, signal="SIGKILL")).passes(1)
+    again.job.dies(0, signal="SIGTERM").dies(1, signal="SIGTERM")
+    again.passes(1)
+    for rank in order:
+        again.job.restarts(rank).works(rank, "cpu")
+        again.passes(1.5)
+    again.passes(5)
+    assert not again.only.is_open
+    assert (again.only.attempt, again.only.peak_severity) == (0, Severity.CRITICAL)
+
+
+def test_a_death_in_the_new_attempt_is_a_new_incident() -> None:
+    again = Watched(job(2).waits(0, seq=5).dies(1, signal="SIGKILL")).passes(1)
+    again.job.restarts(0, 1)
+    again.passes(3)
+    again.job.waits(0, seq=2).dies(1, signal="SIGKILL")
+    again.passes(2)
+    assert [(i.attempt, i.is_open) for i in again.all] == [(1, True), (0, False)]
+
+
+def test_a_hang_ended_by_a_restart_is_resolved() -> None:
+    seen = stuck().passes(12)
+    seen.job.dies(2, signal="SIGKILL")
+    seen.passes(1)
+    assert seen.only.is_open
+    seen.job.restarts(0, 1, 2).train(0, 1, 2)
+    seen.passes(5)
+    assert not seen.only.is_open
+
+
+def test_findings_come_in_any_order_to_the_same_incidents() -> None:
+    two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
+    two.waits(0, seq=1, group="a").outside(1).waits(2, seq=1, group="b").outside(3)
+    forth, back = IncidentBook(), IncidentBook()
+    for _ in range(26):
+        found: tuple[Finding, ...] = two.passes(0.5).find()
+        forth.update(found, two.state)
+        back.update(reversed(found), two.state)
+    assert {(i.kind, i.ranks) for i in forth.incidents} == {(i.kind, i.ranks) for i in back.incidents}
+
+
+def test_a_job_that_only_trains_opens_nothing() -> None:
+    assert Watched(job(3).train(0, 1, 2)).passes(60).all == []
+
+
+def test_a_job_that_waits_now_and_then_for_a_checkpoint_opens_nothing_critical() -> None:
+    seen = Watched(job(3, hang_after_s=5))
+    for seq in range(4):
+        seen.job.rest(0, 1, 2).goes_on(0, 1, 2).waits(1, "BARRIER", seq=seq + 1).waits(2, "BARRIER", seq=seq + 1)
+        seen.job.outside(0, "save", phase="checkpoint").works(0, "io")
+        seen.passes(12)
+        seen.job.entered(0, seq + 1).goes_on(0, 1, 2).train(0, 1, 2)
+        seen.passes(5)
+    assert severities(seen.all) <= {Severity.INFO}
+    assert all(i.peak_severity == Severity.INFO and not i.is_open for i in seen.all)
