@@ -92,9 +92,9 @@ def start_ticks(pid: int) -> int:
 class StandIn:
     """A process with a box that does as one word says; see stand_in_rank.py."""
 
-    def __init__(self, run_dir: Path, rank: int, does: str, *, python: tuple[str, ...] = ()) -> None:
-        command = [sys.executable, *python, str(STAND_IN), str(run_dir), str(rank), does]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, run_dir: Path, rank: int, does: str, *, stdin: int = subprocess.PIPE) -> None:
+        command = [sys.executable, str(STAND_IN), str(run_dir), str(rank), does]
+        self.process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
 

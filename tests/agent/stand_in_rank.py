@@ -91,6 +91,10 @@ def main() -> None:
             hold_the_gil()
         case ["fifo"]:
             open_fifo()
+        case ["prompt"]:
+            input()
+        case ["pdb"]:
+            breakpoint()
         case ["loader"]:
             wait_for_data()
         case ["fork"]:

@@ -144,6 +144,35 @@ def test_a_stuck_data_worker_shows_its_own_line(tmp_path: Path, observer: Observ
         assert "wait" in functions(detail)  # the rank itself, for its worker
 
 
+@pytest.mark.parametrize(("does", "held_by"), [("prompt", "prompt"), ("pdb", "pdb")])
+def test_a_rank_that_a_person_holds_says_so(tmp_path: Path, observer: Observer, does: str, held_by: str) -> None:
+    terminal, inner = os.openpty()
+    rank = StandIn(tmp_path, 0, does, stdin=inner)
+    try:
+        os.write(terminal, b"go\n")
+        observer.look()
+        until(lambda: observer.deep([0], recorder=False)[0].debugger)
+        assert observer.details()[0].debugger == held_by
+    finally:
+        rank.end()
+        os.close(terminal)
+        os.close(inner)
+
+
+@pytest.mark.parametrize(("tracer", "held_by"), [("gdb", "ptrace by 9"), ("py-spy", ""), ("pystack", "")])
+def test_a_foreign_tracer_holds_the_rank_and_a_stack_reader_does_not(tmp_path: Path, tracer: str, held_by: str) -> None:
+    (tmp_path / "run").mkdir()
+    box(tmp_path / "run", pid=70, start=5)
+    process(tmp_path / "proc", 70, start=5, tracer=9, state="t")
+    process(tmp_path / "proc", 9, name=tracer)
+    observer = Observer(tmp_path / "run", proc=Procfs(tmp_path / "proc"))
+    try:
+        assert facts_of(observer).status == (Status.STOPPED if held_by else Status.RUNNING)
+        assert observer.deep([0], recorder=False)[0].debugger == held_by
+    finally:
+        observer.close()
+
+
 def test_a_forked_child_shows_its_own_stack(tmp_path: Path, observer: Observer) -> None:
     with stand_ins(tmp_path, "fork") as (rank,):
         observer.look()

@@ -18,6 +18,7 @@ _RSS_EVERY_S = 10.0
 _RSS_STEP = 0.05  # a change by so much is noted between two regular points
 _RSS_POINTS = 120
 _CPU_NOISE_S = 0.005
+_STACK_READERS = ("py-spy", "pystack", "strace")  # they look and let go
 _SLEEPING = ("S", "D", "I")
 
 
@@ -51,7 +52,17 @@ class RankWatch:
     def stat(self) -> Stat | None:
         """The rank's process, None where it has gone; a later process with the same number is another one."""
         stat = self.proc.stat(self.pid)
-        return stat if stat is not None and stat.start_ticks == self.box.reader.header.start_ticks else None
+        if stat is None or stat.start_ticks != self.box.reader.header.start_ticks:
+            return None
+        if stat.state == "t" and self._foreign_tracer() == 0:
+            return stat._replace(state=self.facts.main_state)  # a dump reads its stack and lets it go on
+        return stat
+
+    def _foreign_tracer(self) -> int:
+        """The process that traces it, unless that only reads stacks."""
+        tracer = self.proc.tracer(self.pid)
+        stat = self.proc.stat(tracer) if tracer else None
+        return tracer if stat is not None and stat.name not in _STACK_READERS else 0
 
     def look(self, now_s: float, exit_seen: Exit | None) -> Facts:
         """The cheap look: a handful of reads."""
@@ -168,8 +179,7 @@ class RankWatch:
 
     def _debugger(self) -> str:
         """Who holds the process, where that is a person."""
-        tracer = self.proc.tracer(self.pid)
-        if tracer and "py-spy" not in (stat.name if (stat := self.proc.stat(tracer)) else "py-spy"):
+        if tracer := self._foreign_tracer():
             return f"ptrace by {tracer}"
         main = self.stacks[0].main if self.stacks else None
         if main is not None and (held := frames.person_at(main.frames)):
