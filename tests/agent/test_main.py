@@ -137,7 +137,8 @@ def test_only_a_process_that_is_the_ranks_is_ended(agent: Agent) -> None:
 
 
 def test_one_look_that_fails_costs_that_look_alone(agent: Agent) -> None:
-    look, failed = agent.observer.look, []
+    look = agent.observer.look
+    failed: list[int] = []
 
     def sometimes(now_s: float) -> list[Facts]:
         if len(failed) < 3:

@@ -294,6 +294,8 @@ def test_with_an_aggregator_elsewhere_verdicts_come_from_there(job: Supervisor, 
         assert job.said[0] == "critical hang.rank_blocked open\n"
         report = job.end(86)
         assert report["incidents"][0]["dump"] == "dumps/001-abc"
+        assert report["job"]["command"] == ["python", "t.py"]
+        assert report["job"]["ended_at"] is not None
         wait_for(lambda: aggregator.hub.loops()[0].state.ended_s)
         assert aggregator.hub.loops()[0].state.exit_code == 86
         wait_for(lambda: (tmp_path / "job/report.json").exists())

@@ -156,6 +156,7 @@ class Stream:
         self._buffer = Buffer(max_windows, max_bytes)
         self._results: deque[agent_pb2.CommandResult] = deque(maxlen=100)
         self._goodbye: Goodbye | None = None
+        self._introduced = True
         self._parted = False  # the aggregator has closed the stream after our goodbye
         self._changed = threading.Condition()
         self._call: grpc.Call | None = None
@@ -183,6 +184,13 @@ class Stream:
         )
         with self._changed:
             self._buffer.add(window)
+            self._changed.notify_all()
+
+    def introduce(self, identity: Identity) -> None:
+        """Say more of the job than was known when the stream was made, now and at each reconnection."""
+        with self._changed:
+            self.identity = identity
+            self._introduced = False
             self._changed.notify_all()
 
     def answer(self, result: agent_pb2.CommandResult) -> None:
@@ -242,7 +250,8 @@ class Stream:
                 self._parted = self._stopped = self._goodbye is not None and not len(self._buffer)
         except grpc.RpcError as exc:
             if stood and not self._stopped:
-                log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, exc)
+                reason = exc.details() if isinstance(exc, grpc.Call) else exc
+                log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, reason)
         except ValueError:  # the channel was closed while the call was being made
             pass
         finally:
@@ -257,13 +266,17 @@ class Stream:
         """All that there is to send on one stream, as it comes; runs in a thread of gRPC's."""
         with self._changed:
             sent = self._buffer.oldest - 1
+            self._introduced = True
         yield ConnectRequest(hello=self.identity.hello(sent + 1))
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: over.is_set() or self._stopped or self._has_more(sent))  # noqa: B023
                 if over.is_set() or self._stopped:
                     return
-                if self._results:
+                if not self._introduced:
+                    self._introduced = True
+                    request = ConnectRequest(hello=self.identity.hello(sent + 1))
+                elif self._results:
                     request = ConnectRequest(result=self._results.popleft())
                 elif (window := self._buffer.after(sent)) is not None:
                     sent = window.seq
@@ -275,6 +288,8 @@ class Stream:
                 return
 
     def _has_more(self, sent: int) -> bool:
+        if not self._introduced:
+            return True
         return bool(self._results) or self._buffer.after(sent) is not None or self._goodbye is not None
 
     def _take(self, response: ConnectResponse) -> None:

@@ -269,7 +269,8 @@ class JobLoop:
         elif which == "hello":
             hello = request.hello
             self.state.command = self.state.command or tuple(hello.command)
-            self.state.started_s = self.state.started_s or hello.started_s or hello.time_s
+            self.state.started_s = hello.started_s or self.state.started_s or hello.time_s
+            self.revision += 1
             self.state.hang_after_s = hello.hang_after_s or self.state.hang_after_s
         elif which == "result":
             self._note_result(request.result)

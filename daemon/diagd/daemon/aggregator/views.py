@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 1.0
 ASK_TIMEOUT_S = 3.0
+LAST_WORD_S = 2.0
 
 
 class View(Protocol):
@@ -178,15 +180,16 @@ class RemoteView:
         self._report: dict[str, Any] | None = None
         self._revision = 0
         self._next_s = 0.0
+        self._unsaid: list[Incident] = []
         self.changes = 0
 
     def poll(self) -> list[Incident]:
         """Ask, now and then."""
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return []
-        self._next_s = now_s + ASK_EVERY_S
-        return self._ask()
+        changed, self._unsaid = self._unsaid, []
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + ASK_EVERY_S
+            changed += self._ask()
+        return changed
 
     def _ask(self) -> list[Incident]:
         request = GetReportRequest(job_id=self._job_id, known_revision=self._revision)
@@ -230,7 +233,8 @@ class RemoteView:
         return {**self._report, "incidents": [incident.as_json() for incident in self.incidents]}
 
     def started(self, command: Sequence[str], started_s: float) -> None:
-        """The agent's Hello has said it."""
+        """The launcher says what runs: the agent passes it on."""
+        self._stream.introduce(replace(self._stream.identity, command=tuple(command), started_s=started_s))
 
     def stopping(self) -> None:
         """Not known elsewhere yet."""
@@ -241,10 +245,16 @@ class RemoteView:
         self.changes += 1
 
     def finish(self, exit_code: int | None) -> None:
-        """Say goodbye."""
+        """Say goodbye, and wait a little for the last verdicts; other nodes may take longer to end."""
         if not self._stream.finish("the job has ended on this node", exit_code):
             log.warning("the aggregator has not taken the last look")
-        self._next_s = 0.0
+            return
+        deadline = time.monotonic() + LAST_WORD_S
+        while time.monotonic() < deadline:
+            self._unsaid += self._ask()
+            if self._report is not None and self._report["job"]["ended_at"] is not None:
+                return
+            time.sleep(0.1)
 
     def close(self) -> None:
         """Let go of the connection."""
