@@ -77,6 +77,13 @@ def test_a_forked_workers_stack_ends_where_it_began() -> None:
     assert frames.in_data_loader(main.frames)
 
 
+def test_py_spys_own_backtrace_is_left_out_of_its_reason() -> None:
+    said = "Error: Failed to find a python interpreter in the .data section\n\nStack backtrace:\n   0: anyhow::error\n"
+    assert pyspy.reason(said) == "Failed to find a python interpreter in the .data section"
+    assert pyspy.reason("Error: Permission denied (os error 13)") == pyspy.NO_PERMISSION
+    assert pyspy.reason("") == "py-spy failed without a word"
+
+
 @pytest.mark.parametrize("text", ["", "[3]", '[{"frames": 3}]'])
 def test_what_is_not_pyspys_is_said(text: str) -> None:
     with pytest.raises(NoStack):

@@ -79,6 +79,8 @@ def _frame(entry: dict[str, Any]) -> Frame:
 def reason(stderr: str, name: str = "py-spy") -> str:
     """Why such a program failed, from what it says."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if "Stack backtrace:" in lines:  # py-spy's own, of no use to anybody else
+        lines = lines[: lines.index("Stack backtrace:")]
     text = "; ".join(lines) or f"{name} failed without a word"
     if any(word in text.lower() for word in ("permission denied", "operation not permitted", "eperm", "eacces")):
         return NO_PERMISSION

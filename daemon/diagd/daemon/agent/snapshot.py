@@ -125,7 +125,8 @@ class RankWatch:
 
     def _notes(self) -> tuple[str, ...]:
         noted = self.box.identity.get("notes")
-        return (*(str(note) for note in noted or () if isinstance(noted, list)), *self.notes.values())
+        failed = () if self.exit else tuple(self.notes.values())  # of a process that has ended, nothing more is missing
+        return (*(str(note) for note in noted or () if isinstance(noted, list)), *failed)
 
     def _note_progress(self, stat: Stat, usage: Usage, now_s: float) -> None:
         if stat.state not in _SLEEPING or usage.main_cpu_s - self._cpu_s > _CPU_NOISE_S or not self._moved_s:
