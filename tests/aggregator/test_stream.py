@@ -203,6 +203,20 @@ def test_a_command_reaches_the_agent_and_its_answer_comes_back(served: Served) -
     stream.close()
 
 
+def test_an_aggregator_that_refuses_is_named_once_with_its_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagd.daemon.agent.stream.COMPLAIN_AFTER_S", 0.0)
+    server = GrpcServer(Hub(time.time), "127.0.0.1", 0)  # one that serves no other job than its own
+    server.start()
+    stream = stream_to(server.address)
+    wait_for(lambda: "does not serve job 'job'" in caplog.text)
+    time.sleep(1.0)  # and two more tries
+    stream.close()
+    server.stop()
+    assert caplog.text.count("does not serve job") == 1
+
+
 def test_an_address_in_use_is_an_error_that_says_what_to_do(served: Served) -> None:
     second = GrpcServer(served.hub, "127.0.0.1", served.server.port)
     with pytest.raises(DiagdError) as refused:

@@ -22,6 +22,7 @@ PROTOCOL = 1
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 FIRST_DELAY_S = 0.2
 LAST_DELAY_S = 2.0
+COMPLAIN_AFTER_S = 3.0
 # A clock that is off by less than this is left alone: the way there and back takes as long.
 CLOCK_NOISE_S = 0.05
 
@@ -163,6 +164,8 @@ class Stream:
         self._stopped = False
         self._shift_s = 0.0
         self._best_trip_s = float("inf")
+        self._made_at = time.monotonic()
+        self._complained = False
         self.connected = False
         self.connections = 0
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
@@ -249,9 +252,8 @@ class Stream:
             with self._changed:
                 self._parted = self._stopped = self._goodbye is not None and not len(self._buffer)
         except grpc.RpcError as exc:
-            if stood and not self._stopped:
-                reason = exc.details() if isinstance(exc, grpc.Call) else exc
-                log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, reason)
+            if not self._stopped:
+                self._note_failure(exc, stood)
         except ValueError:  # the channel was closed while the call was being made
             pass
         finally:
@@ -262,19 +264,28 @@ class Stream:
                 self._changed.notify_all()
         return stood
 
+    def _note_failure(self, exc: grpc.RpcError, stood: bool) -> None:
+        """Say once that there is nobody, and each time that somebody is lost."""
+        details = getattr(exc, "details", None)
+        reason = details() if callable(details) else exc
+        if stood:
+            log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, reason)
+        elif not self._complained and time.monotonic() - self._made_at > COMPLAIN_AFTER_S:
+            self._complained = True
+            log.warning("the aggregator at %s does not take this node's looks (%s); trying on", self._target, reason)
+
     def _requests(self, over: threading.Event) -> Iterator[ConnectRequest]:
         """All that there is to send on one stream, as it comes; runs in a thread of gRPC's."""
         with self._changed:
             sent = self._buffer.oldest - 1
-            self._introduced = True
+            self._take_introduction()
         yield ConnectRequest(hello=self.identity.hello(sent + 1))
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: over.is_set() or self._stopped or self._has_more(sent))  # noqa: B023
                 if over.is_set() or self._stopped:
                     return
-                if not self._introduced:
-                    self._introduced = True
+                if self._take_introduction():
                     request = ConnectRequest(hello=self.identity.hello(sent + 1))
                 elif self._results:
                     request = ConnectRequest(result=self._results.popleft())
@@ -286,6 +297,10 @@ class Stream:
             yield request
             if request.HasField("goodbye"):
                 return
+
+    def _take_introduction(self) -> bool:
+        due, self._introduced = not self._introduced, True
+        return due
 
     def _has_more(self, sent: int) -> bool:
         if not self._introduced:
