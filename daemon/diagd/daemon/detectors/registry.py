@@ -69,9 +69,10 @@ def _creations(scene: Scene) -> Iterator[Finding]:
 
 
 def _left_out(scene: Scene) -> list[int]:
-    """The ranks in a creation that others are known not to have joined."""
+    """The ranks in a creation that others are known not to have joined, those in the first one first."""
     waits = {rank: scene.graph.wait(rank) for rank in sorted(scene.graph.waits)}
-    return [r for r, w in waits.items() if w is not None and w.kind == "creation" and scene.graph.edges[r]]
+    left = [r for r, w in waits.items() if w is not None and w.kind == "creation" and scene.graph.edges[r]]
+    return sorted(left, key=lambda r: scene.state.detail(r).group_count)
 
 
 DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, _roots)
