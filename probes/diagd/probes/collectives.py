@@ -18,6 +18,7 @@ _patches = Patches()
 _now = time.monotonic_ns
 _watched = waits.WATCHED
 _MASK = cost.MASK
+_before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 
 
 def install(probe: Probe, module: Any) -> None:
@@ -49,7 +50,9 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         entered = _now()
         box = state.box
-        ring = box.ring() if box is not None else None
+        if box is None:
+            return None
+        ring = box.ring()
         if ring is None:
             return None
         handle = args[0]
@@ -83,7 +86,7 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         )
         serial = ring.numbers[index]
         if not serial & _MASK:
-            cost.add_sampled(_now() - entered)
+            _before_cost.add(_now() - entered)
         return handle if collective and group.counts else None, ring, index, flags, serial
 
     return before
@@ -118,7 +121,7 @@ def _after(token: Any, work: Any) -> None:
         _watched[id(work)] = index, serial
     if not serial & _MASK:
         waits.forget_old()
-        cost.add_sampled(_now() - now)
+        _after_cost.add(_now() - now)
 
 
 def _failed(token: Any, error: BaseException) -> None:

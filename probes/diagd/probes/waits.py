@@ -15,6 +15,7 @@ _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
 _MASK = cost.MASK
+_before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 # id of a Work, which takes no attributes -> its record and that one's serial; a later Work there takes its place.
 WATCHED: dict[int, tuple[int, int]] = {}
 
@@ -52,7 +53,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     numbers[index + _WAIT] = now
     phase = phases.begin_collective(now)
     if not serial & _MASK:
-        cost.add_sampled(_now() - now)
+        _before_cost.add(_now() - now)
     return index, serial, phase
 
 
@@ -78,7 +79,7 @@ def _after(token: Any, result: Any) -> None:
     if phase is not None:
         phases.end_collective(phase, now)
     if not serial & _MASK:
-        cost.add_sampled(_now() - now)
+        _after_cost.add(_now() - now)
 
 
 def _failed(token: Any, error: BaseException) -> None:

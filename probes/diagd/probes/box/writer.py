@@ -44,7 +44,7 @@ class BoxWriter:
         self._passing_at = _LASTING
         self._rings: list[tuple[int, RingWriter]] = []  # with the ident of the thread that has it
         self._own = threading.local()
-        self._serial = 0  # of the last operation of the process
+        self.serial = 0  # of the last operation of the process
         self._lock = threading.Lock()  # only for new strings, rings and texts, never on a step's usual path
         self.live[Live.STEP] = -1
         self.live[Live.STRINGS_USED] = _FIRST_STRING
@@ -225,7 +225,7 @@ class RingWriter:
         at = self._records_at + begun % _RECORDS * _RECORD_SIZE
         index = at >> 3
         box = self._box
-        serial = box._serial = box._serial + 1
+        serial = box.serial = box.serial + 1
         numbers = self.numbers
         numbers[index] = 0
         _pack(
