@@ -41,7 +41,9 @@ def job_report(state: JobState, incidents: Sequence[Incident]) -> dict[str, Any]
             "command": list(state.command),
             "attempt": state.attempt,
         },
-        "ranks": [_rank(state, rank) for rank in ranks],
+        "ranks": sorted(
+            [*(_rank(state, rank) for rank in ranks), *_never_joined(state)], key=lambda entry: int(entry["rank"])
+        ),
         "incidents": [incident.as_json() for incident in sorted(incidents, key=lambda i: i.order)],
         "notes": _notes(state),
     }
@@ -63,6 +65,26 @@ def _rank(state: JobState, rank: int) -> dict[str, Any]:
         "node": detail.node,
         "attempt": detail.attempt,
     }
+
+
+def _never_joined(state: JobState) -> list[dict[str, Any]]:
+    """Processes that were to become a rank and ended before they were one."""
+    return [
+        {
+            "rank": rank,
+            "host": detail.host,
+            "pid": detail.pid,
+            "state": ("killed" if detail.exit.signal else "exited"),
+            "step": None,
+            "phase": "init",
+            "exit": str(detail.exit),
+            "last_seen_at": detail.exit.at_s,
+            "node": detail.node,
+            "attempt": detail.attempt,
+        }
+        for rank, detail in state.candidates.items()
+        if detail.exit is not None
+    ]
 
 
 def _notes(state: JobState) -> list[str]:

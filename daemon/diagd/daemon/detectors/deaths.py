@@ -51,7 +51,7 @@ def first_deaths(scene: Scene) -> list[Death]:
 
 def _own_deaths(scene: Scene) -> list[Death]:
     found = []
-    for rank, detail in sorted(scene.state.details.items()):
+    for rank, detail in sorted(scene.state.processes().items()):
         if detail.attempt < scene.state.attempt:
             continue  # the launcher has started the job again since
         if detail.exit is None and detail.in_shutdown_s is not None and scene.state.ended_s is None:
@@ -119,7 +119,7 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
         return False
     before = [
         d.exit.at_s
-        for r, d in scene.state.details.items()
+        for r, d in scene.state.processes().items()
         if r != rank and d.exit is not None and d.exit.code != 0 and d.exit.signal != "SIGTERM"
     ]
     earlier = [t for t in before if 0 <= end.at_s - t + TEARDOWN_ORDER_S <= TEARDOWN_S]
@@ -129,7 +129,7 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
         return True
     # SIGTERM on all of them at once: someone ended the job.
     together = [
-        r for r, d in scene.state.details.items()
+        r for r, d in scene.state.processes().items()
         if d.exit is not None and d.exit.signal == end.signal and abs(d.exit.at_s - end.at_s) < 2.0
     ]  # fmt: skip
     return end.signal != "SIGKILL" and len(together) == scene.state.world_size and scene.state.world_size > 1

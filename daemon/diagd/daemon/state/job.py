@@ -113,6 +113,10 @@ class JobState:
         """The ranks that have reported."""
         return [int(r) for r in np.flatnonzero(self.columns.known)]
 
+    def processes(self) -> dict[int, Detail]:
+        """Ranks, and processes that were to become one, by rank."""
+        return {**self.candidates, **self.details}
+
     def detail(self, rank: int) -> Detail:
         """What is known beyond the arrays; an empty one where nothing is."""
         return self.details.get(rank) or Detail(rank)
@@ -141,7 +145,10 @@ class JobState:
 
     def _apply_detail(self, detail: Detail, now_s: float) -> None:
         if not detail.is_rank:
-            self.candidates[detail.rank] = detail
+            known = self.details.get(detail.rank)
+            if known is None or known.attempt < detail.attempt:  # else: a helper process that inherited RANK
+                self.candidates[detail.rank] = detail
+                self.world_size = max(self.world_size, detail.rank + 1)
             return
         self.candidates.pop(detail.rank, None)
         old = self.details.get(detail.rank)
