@@ -141,6 +141,7 @@ def test_the_addresses_answer_while_the_job_runs(job: Supervisor) -> None:
 
 def test_a_hang_is_said_once_dumped_and_reported_at_once(job: Supervisor) -> None:
     job.start()
+    wait_for(lambda: job.observer.looks > 1)
     job.judge.findings = [incident()]
     wait_for(lambda: job.dumps and len(job.said) == 2)
     assert job.said == ["critical hang.rank_blocked open\n", "       dump      dumps/001-abc\n"]
@@ -205,6 +206,17 @@ def test_what_is_no_hang_ends_no_job(job: Supervisor, harmless: Any) -> None:
     assert job.dumps == []
 
 
+def test_nothing_is_done_about_ranks_that_are_gone(job: Supervisor) -> None:
+    for rank in (0, 1):
+        job.observer.end(rank, Status.KILLED)
+    job.start(on_hang="abort")
+    wait_for(lambda: job.observer.looks > 1)
+    job.judge.findings = [incident()]
+    wait_for(lambda: job.said)
+    job.end(1)
+    assert (job.dumps, job.message("abort")) == ([], None)
+
+
 def test_a_dump_that_fails_does_not_keep_the_job_from_being_ended(job: Supervisor) -> None:
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -231,6 +243,7 @@ def test_sigterm_ends_the_watch(job: Supervisor) -> None:
 
 def test_a_watch_that_takes_over_goes_on_with_what_the_first_one_found(job: Supervisor) -> None:
     job.start()
+    wait_for(lambda: job.observer.looks > 1)
     job.judge.findings = [incident()]
     wait_for(lambda: job.dumps and len(job.said) == 2)
     job.close()

@@ -64,7 +64,7 @@ class Policy:
                 self.dumped(current, self._shown(folder))
             self._act(current, now_s)
         for incident in by_id.values():
-            if not is_hang(incident, now_s) or incident.id in self._taken:
+            if not is_hang(incident, now_s) or incident.id in self._taken or not self._lives(incident):
                 continue
             self._taken.add(incident.id)
             if incident.dump:  # taken by a watcher before this one
@@ -82,6 +82,10 @@ class Policy:
         if self._thread is not None:
             self._wanted.put(None)
             self._thread.join(timeout=5.0)
+
+    def _lives(self, incident: Incident) -> bool:
+        """Whether some rank of it is alive on this node: the rest is another node's, or over."""
+        return any(self.ranks.pid_of(rank) is not None for rank in (*incident.ranks, *incident.waiting_ranks))
 
     def _order_dump(self, incident: Incident) -> None:
         if self._thread is None:
@@ -105,6 +109,8 @@ class Policy:
     def _act(self, incident: Incident, now_s: float) -> None:
         if self.on_hang == "dump" or incident.id in self._acted or not is_hang(incident, now_s):
             return
+        if not self._lives(incident):
+            return
         if held := next((by for rank in incident.ranks if (by := self.ranks.held_by(rank))), ""):
             log.warning("the job is left alone: %s", held)
             self._taken.discard(incident.id)  # it may be let go of
@@ -119,7 +125,6 @@ class Policy:
                 self.stopping()
                 self.tell({"restart": {"pid": pid, "rank": rank, "incident": incident.id}})
                 return
-        log.warning("incident %s: none of its ranks lives on this node, so none is ended", incident.id)
 
     def _shown(self, folder: Path) -> str:
         if self.report_dir is not None and folder.is_relative_to(self.report_dir):
