@@ -47,7 +47,7 @@ def _quiet(state: JobState, rank: int) -> bool:
 
 
 def _lacks_entries(state: JobState, rank: int) -> bool:
-    """The recorder is read once for each standstill: reading costs the rank's process CPU, which would look like life."""
+    """The recorder is read once for each standstill: reading costs the rank CPU, which would look like life."""
     entries = state.detail(rank).recorder
     moved_s = float(state.columns.program_moved_s[rank])
     counters = {g.name: g.enqueued for g in state.detail(rank).groups}

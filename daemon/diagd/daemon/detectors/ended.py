@@ -26,7 +26,7 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     where = words.place_text(places.first(locations))
     text = f"{words.ranks_text(ranks)} {_said(first)}" + (f" in {where}" if where else "")
     if dependents:
-        text += f"; {words.ranks_text(dependents)} {words.verb(dependents, 'waits', 'wait')} for {words.verb(ranks, 'it', 'them')}"
+        text += f"; {words.wait_text(dependents)} for {words.verb(ranks, 'it', 'them')}"
         text += f" in {words.op_text(wait.op)}" if wait is not None else ""
     ending = first.detail.ending
     return Finding(
@@ -58,7 +58,8 @@ def _said(death: Death) -> str:
             return "has left its program and is in interpreter shutdown while others still work"
         return "left with exit code 0 while others still work"
     if ending is not None and ending.what == "exception":
-        return f"failed with {ending.type}: {words.shortened(ending.message.splitlines()[0] if ending.message else '', 120)}"
+        first_line = ending.message.partition("\n")[0]
+        return f"failed with {ending.type}: {words.shortened(first_line, 120)}"
     return f"ended with exit code {end.code if end.code is not None else 'not seen'}"
 
 

@@ -96,7 +96,8 @@ def _summary(
         at = "; ".join(
             f"{side}{_at(places.first(locations, ranks[0]))}" for side, ranks in zip(sides, ranked, strict=True)
         )
-        text = f"ranks disagree at operation #{seq} of group {group} and wait for each other: {at}. No side is in the majority."
+        text = f"ranks disagree at operation #{seq} of group {group} and wait for each other: {at}."
+        text += " No side is in the majority."
     else:
         wrong = "; ".join(
             f"{s}{_at(places.first(locations, r[0]))}" for s, r in zip(sides[1:], ranked[1:], strict=True)

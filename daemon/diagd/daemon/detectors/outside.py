@@ -74,7 +74,7 @@ def _stands_still_alone(scene: Scene, root: Root) -> bool:
 
 
 def _stuck(scene: Scene, root: Root) -> bool:
-    """No sign of life for as long as the user is patient, and the same stack in look after look where it can be seen."""
+    """No sign of life for as long as the user is patient, and always the same stack where it can be seen."""
     looked = root.life.same_stack_looks >= SAME_STACK_LOOKS or root.detail.stack is None
     return root.life.idle_s >= scene.state.hang_after_s and looked
 
@@ -110,8 +110,9 @@ def _stopped(scene: Scene, root: Root) -> Finding | None:
     if since < STOPPED_S and not root.failed:
         return None
     severity = Severity.WARNING if everyone else Severity.CRITICAL  # all at once: a person suspended the job
+    seen = Evidence("process state T (stopped)", "kernel", root.rank, scene.step((root.rank,)))
     cause = Cause("stopped", "its process is stopped: by SIGSTOP, job control, a debugger or a freezer", 0.95,
-                  Basis.OBSERVATION, (Evidence("process state T (stopped)", "kernel", root.rank, scene.step((root.rank,))),
+                  Basis.OBSERVATION, (seen,
                                       *_waiting(scene, root)))  # fmt: skip
     return _finding(scene, root, "hang.rank_stopped", severity, cause, "is stopped (process state T)", sure=True)
 
@@ -228,7 +229,7 @@ def _finding(
     where = words.place_text(root.place)
     summary = f"rank {root.rank} {said}" + (f" in {where}" if where else "")
     if wait is not None:
-        summary += f"; {words.ranks_text(root.dependents)} {words.verb(root.dependents, 'waits', 'wait')} in {words.op_text(wait.op)}"
+        summary += f"; {words.wait_text(root.dependents)} in {words.op_text(wait.op)}"
         summary += f" for {words.seconds_text(root.waited_s)}" if root.waited_s >= LATE_S else ""
     return Finding(
         kind=kind,

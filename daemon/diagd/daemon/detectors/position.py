@@ -96,7 +96,7 @@ def _by_thread(detail: Detail, blocking: list[Operation]) -> list[Operation]:
 
 
 def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
-    """An operation that C++ issued (DDP's reducer, FSDP): the flight recorder has it unfinished, the rank sits in torch.
+    """An operation that C++ issued (DDP's reducer, FSDP): the recorder has it unfinished, and the rank sits in torch.
 
     The recorder can lag one look behind, so an unfinished entry alone says nothing: the main thread must rest inside
     torch, not in the user's code.

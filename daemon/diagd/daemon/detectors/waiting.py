@@ -98,7 +98,7 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     locations = tuple(p for d in known.values() for p in places.outside(d))
     place = words.place_text(places.first(locations))
     what = words.op_text(wait.op)
-    text = f"{words.ranks_text(joined)} {words.verb(joined, 'waits', 'wait')} in {what} for {words.seconds_text(scene.age_s(wait))}; "
+    text = f"{words.wait_text(joined)} in {what} for {words.seconds_text(scene.age_s(wait))}; "
     if missing == joined:
         text += "all have entered it and it does not end: look at the rendezvous and the network"
     else:
@@ -112,7 +112,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     cause = Cause("not_joined", "every rank of the job must join, and some have not", 0.9 if stuck else 0.6,
                   Basis.OBSERVATION if known or missing == joined else Basis.INFERENCE, tuple(evidence))  # fmt: skip
     return Finding(
-        kind="hang.store_wait", severity=severity, ranks=missing, waiting_ranks=tuple(sorted(set(joined) - set(missing))),
+        kind="hang.store_wait", severity=severity, ranks=missing,
+        waiting_ranks=tuple(sorted(set(joined) - set(missing))),
         op_name=wait.op.name, names=(wait.op.detail,) if wait.op.detail else (), summary=words.shortened(text + "."),
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
         since_s=wait.since_s, sure=closed, key="creation",
@@ -120,7 +121,7 @@ def creation(scene: Scene, rank: int) -> Finding | None:
 
 
 def _quiet(scene: Scene, rank: int) -> bool:
-    """No sign of life from a rank that has not joined; of one that never reported nothing is known, so it is not quiet."""
+    """No sign of life from a rank that has not joined; one that never reported is unknown, not quiet."""
     detail = scene.state.candidates.get(rank)
     if detail is not None and detail.looks:
         digests = [digest for _, digest in detail.looks[-5:]]
@@ -147,10 +148,12 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
     ) or (Evidence(f"in {what} for {words.seconds_text(age_s)}", wait.op.source, wait.rank),)
     cause = Cause("transport", "the ranks agree and the operation does not end: the network, the device or the library",
                   0.7, Basis.INFERENCE, evidence)  # fmt: skip
-    text = f"all of {words.ranks_text(members)} have entered {what} and it has not finished for {words.seconds_text(age_s)}"
+    text = f"all of {words.ranks_text(members)} have entered {what} and it has not finished"
+    text += f" for {words.seconds_text(age_s)}"
     return Finding(
         kind="hang.all_arrived", severity=severity, ranks=members, waiting_ranks=scene.graph.waiting_for(members),
         group=wait.op.group or None, op_name=wait.op.name, op_seq=wait.op.seq, summary=words.shortened(text + "."),
         locations=tuple(p for r in members for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))[:2]),
-        causes=(cause,), step=scene.step(members), since_s=wait.since_s, key=f"arrived:{wait.op.group}#{wait.op.seq or members}",
+        causes=(cause,), step=scene.step(members), since_s=wait.since_s,
+        key=f"arrived:{wait.op.group}#{wait.op.seq or members}",
     )  # fmt: skip

@@ -29,6 +29,12 @@ def verb(ranks: Iterable[int], one: str, many: str) -> str:
     return one if len(set(ranks)) == 1 else many
 
 
+def wait_text(ranks: Iterable[int]) -> str:
+    """ "rank 3 waits", "ranks 0-2 wait"."""
+    known = list(ranks)
+    return f"{ranks_text(known)} {verb(known, 'waits', 'wait')}"
+
+
 def seconds_text(seconds: float) -> str:
     """A duration as a person says it: "4 s", "2 min 5 s", "3 h 10 min"."""
     whole = int(max(seconds, 0))

@@ -121,7 +121,7 @@ class IncidentBook:
         return incident
 
     def _change(self, incident: Incident, finding: Finding, state: JobState) -> bool:
-        """Bring the incident up to date; milder news only after it has lasted, since one look may miss what the last saw."""
+        """Bring the incident up to date; milder news only once it has lasted: one look may miss what the last saw."""
         milder = finding.severity.order > incident.severity.order
         if milder:
             since = self._milder_since.setdefault(incident.id, state.now_s)

@@ -26,7 +26,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One Python frame; `user` where it is neither torch's, the standard library's, an installed package's nor diagd's."""
+    """One Python frame; `user` where it is no installed package's, the standard library's nor diagd's."""
 
     function: str
     file: str
