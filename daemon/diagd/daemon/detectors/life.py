@@ -37,7 +37,7 @@ _CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
 
 def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
     """Look at one rank's signs; `recent_s` is what counts as lately."""
-    c, now = state.columns, state.now_s
+    c, now = state.columns, float(state.columns.seen_s[rank])  # what did not come since says nothing
     alive = Status(int(c.status[rank])) in (Status.RUNNING, Status.BLOCKED)
     beat = float(c.heartbeat_s[rank])
     holds_gil = alive and beat > 0 and float(c.seen_s[rank]) - beat > GIL_STALE_S

@@ -1,6 +1,6 @@
 """The root of the waits is a rank outside communication: stopped, stuck, starved of data, or only late."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
@@ -114,7 +114,16 @@ def _stopped(scene: Scene, root: Root) -> Finding | None:
     cause = Cause("stopped", "its process is stopped: by SIGSTOP, job control, a debugger or a freezer", 0.95,
                   Basis.OBSERVATION, (seen,
                                       *_waiting(scene, root)))  # fmt: skip
-    return _finding(scene, root, "hang.rank_stopped", severity, cause, "is stopped (process state T)", sure=True)
+    found = _finding(scene, root, "hang.rank_stopped", severity, cause, "is stopped (process state T)", sure=True)
+    return _suspended(found, tuple(scene.state.ranks())) if everyone and scene.state.world_size > 1 else found
+
+
+def _suspended(found: Finding, ranks: tuple[int, ...]) -> Finding | None:
+    """One finding for all, made with the first of them."""
+    if found.ranks[0] != ranks[0]:
+        return None
+    text = f"{words.ranks_text(ranks)} are all stopped (process state T): the job is suspended as a whole."
+    return replace(found, ranks=ranks, waiting_ranks=(), summary=text, key="suspended")
 
 
 def _blocked(scene: Scene, root: Root) -> Finding:

@@ -10,6 +10,7 @@ CREATION = frozenset({"NEW_GROUP", "INIT"})
 STORE = frozenset({"STORE_GET", "STORE_WAIT"})
 NOT_WAITS = frozenset({"DESTROY", "STORE_SET", "WAIT", "NONE"})
 _FAILED_LATELY_S = 30.0
+_FROM_OUTSIDE = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL"})  # these end a wait, it does not run out
 _WORKS_S = 3.0
 # Where Python rests while C++ communicates. Elsewhere in torch (serialization, a file lock, compilation) it does not.
 _COMMUNICATES = tuple(
@@ -46,7 +47,8 @@ def waits_of(state: JobState, rank: int) -> tuple[Wait, ...]:
     if state.status(rank).gone and detail.attempt < state.attempt:
         return ()  # it is to be started again
     ops = list(_dead_in(state, detail)) if state.status(rank).gone else list(_waiting_in(state, detail))
-    return tuple(_wait(detail, op, bool(op.failed) or state.status(rank).gone) for op in ops)
+    ended = state.status(rank).gone and not (detail.exit is not None and detail.exit.signal in _FROM_OUTSIDE)
+    return tuple(_wait(detail, op, bool(op.failed) or ended) for op in ops)
 
 
 def _wait(detail: Detail, op: Operation, failed: bool) -> Wait:
