@@ -127,9 +127,9 @@ def test_standard_input_reaches_the_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
 def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
-    code = (
-        f"import signal, sys, time; signal.signal({int(number)}, lambda *a: sys.exit(40));" + READY + "time.sleep(60)"
-    )
+    # Not one long sleep: that would miss a signal which comes just before it begins.
+    code = f"import signal, sys, time; signal.signal({int(number)}, lambda *a: sys.exit(40));{READY}"
+    code += "\nwhile True: time.sleep(0.05)"
     process = Run(tmp_path).start(*python(code))
     ready(tmp_path)
     process.send_signal(number)
