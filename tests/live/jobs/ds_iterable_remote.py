@@ -17,7 +17,6 @@ def stream(listener, records):
     def feed(connection):
         for n in range(records):
             connection.sendall(struct.pack("16f", *[(n * k) % 11 / 11 for k in range(16)]))
-        print("stream: segment finished, next one is being fetched", flush=True)
         threading.Event().wait()
 
     while True:
@@ -45,7 +44,6 @@ def main():
     rank = int(os.environ["RANK"])
     torch.manual_seed(0)
     listener = socket.create_server(("127.0.0.1", 0))
-    # records are sent as fast as they are taken: the socket's buffers hold thousands, so count above them
     loader = iter(DataLoader(RecordStream(listener.getsockname()[1]), batch_size=8, num_workers=2))
     threading.Thread(target=stream, args=(listener, 960 if rank == 3 else 10**8), daemon=True).start()
     model = DDP(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16)))

@@ -1,4 +1,4 @@
-"""Four ranks; a group for evaluation is made after warm-up, by every rank but the one that never evaluates."""
+"""Four ranks; a group for evaluation is made after warm-up; one rank's settings say that it does not evaluate."""
 
 import time
 
@@ -7,15 +7,21 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-EVAL_RANKS = [0, 1, 2]
+
+def eval_ranks(rank):
+    return [0, 1, 2] if rank == 3 else [0, 1, 2, 3]  # rank 3 was started with last week's settings
 
 
 def make_eval_group(rank):
-    return dist.new_group(EVAL_RANKS) if rank in EVAL_RANKS else None
+    ranks = eval_ranks(rank)
+    return dist.new_group(ranks) if rank in ranks else None
 
 
-def make_log_group():
-    return dist.new_group([0, 3])
+@torch.no_grad()
+def evaluate(model, group):
+    total = model(torch.randn(8, 19)).mean()
+    dist.all_reduce(total, group=group)
+    return total.item()
 
 
 def main():
@@ -27,11 +33,10 @@ def main():
     for step in range(2000):
         if step == 200:
             if rank == 0:
-                print("step 200: making groups", flush=True)
+                print("step 200: making the evaluation group", flush=True)
             eval_group = make_eval_group(rank)
-            if eval_group is not None:
-                dist.all_reduce(torch.ones(1), group=eval_group)
-            make_log_group()
+        if step >= 200 and step % 100 == 0 and eval_group is not None:
+            evaluate(model.module, eval_group)
         x = torch.randn(8, 19)
         loss = (model(x) - x).pow(2).mean()
         optimizer.zero_grad()
