@@ -246,6 +246,13 @@ def test_a_scheduler_that_ends_all_ranks_at_once_is_quiet() -> None:
     )
 
 
+def test_a_scheduler_that_ends_all_ranks_in_the_middle_of_a_wait_is_quiet() -> None:
+    ended = two_wait().outside(2).works(2, "cpu").passes(1)
+    for rank in range(3):
+        ended.dies(rank, signal="SIGTERM")
+    assert ended.passes(5).find() == ()
+
+
 def test_a_scheduler_that_ends_the_ranks_one_after_the_other_is_quiet_where_the_launcher_heard_it_too() -> None:
     ending = job(3).train(0, 1, 2)
     ending.state.stopping_s = ending.now_s
