@@ -98,6 +98,23 @@ def _missing(scene: Scene, root: Root) -> Finding:
                     f"never entered {what} and goes on with its own steps")  # fmt: skip
 
 
+def passed_by(found: list[Finding]) -> Finding:
+    """One finding for all ranks that never entered the same operation."""
+    first, ranks = found[0], tuple(sorted(r for f in found for r in f.ranks))
+    said = first.summary.partition(" never entered ")[2].replace("goes on with its own", "go on with their own", 1)
+    evidence = tuple(e for f in found for e in f.causes[0].evidence)
+    return replace(
+        first,
+        severity=min((f.severity for f in found), key=lambda s: s.order),
+        ranks=ranks,
+        waiting_ranks=tuple(sorted({r for f in found for r in f.waiting_ranks} - set(ranks))),
+        summary=words.shortened(f"{words.ranks_text(ranks)} never entered {said}"),
+        causes=(replace(first.causes[0], evidence=evidence),),
+        locations=tuple(place for f in found for place in f.locations),
+        key=f"missing:{first.group}#{first.op_name}#{first.op_seq}",
+    )
+
+
 def _held(scene: Scene, root: Root) -> Finding:
     cause = Cause("debugger", f"a person holds it: {root.detail.debugger}", 0.95, Basis.OBSERVATION,
                   (Evidence(f"held by {root.detail.debugger}", "kernel", root.rank),))  # fmt: skip

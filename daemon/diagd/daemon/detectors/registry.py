@@ -18,7 +18,17 @@ def detect(state: JobState) -> tuple[Finding, ...]:
         return ()
     scene = scene_of(state)
     found = [finding for detector in DETECTORS for finding in detector(scene)]
-    return _deepest(found)
+    return _deepest(_together(found))
+
+
+def _together(found: list[Finding]) -> list[Finding]:
+    """Findings of several ranks that passed the same operation by, as one."""
+    missing: dict[tuple[str | None, str, int], list[Finding]] = {}
+    for finding in found:
+        if finding.kind == "hang.rank_missing":
+            missing.setdefault((finding.group, finding.op_name, finding.op_seq), []).append(finding)
+    merged = [outside.passed_by(several) if len(several) > 1 else several[0] for several in missing.values()]
+    return [f for f in found if f.kind != "hang.rank_missing"] + merged
 
 
 def _roots(scene: Scene) -> Iterator[Finding]:
