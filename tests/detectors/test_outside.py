@@ -204,6 +204,13 @@ def test_a_rank_that_goes_on_with_its_steps_never_entered() -> None:
     assert found.causes[0].key == "path"
 
 
+def test_all_ranks_that_passed_an_operation_by_are_one_finding() -> None:
+    found = job(4).waits(0, seq=9).waits(1, seq=9).outside(2).outside(3).train(2, 3).passes(10).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_missing", (2, 3), (0, 1))
+    assert found.summary.startswith("ranks 2-3 never entered ALLREDUCE #9 of group 0 and go on with their own steps")
+    assert {place.rank for place in found.locations} == {2, 3}
+
+
 def test_one_step_more_is_not_another_path() -> None:
     late = two_wait_for_rank_2().outside(2).train(2).passes(1).rest(2).works(2, "cpu").passes(6)
     assert "hang.rank_missing" not in {f.kind for f in late.find()}
