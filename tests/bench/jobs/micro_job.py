@@ -1,0 +1,104 @@
+"""One process, a gloo group of one rank: what a collective and a step take with the probes' wrappers and without.
+
+The wrappers are taken away and put back between blocks of calls, in the same process.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from diagd.probes import start
+from diagd.probes.registry import PROBES
+from diagd.probes.state import STATE
+
+PER_COLLECTIVE = ("collectives", "waits")
+PER_STEP = ("collectives", "waits", "stores", "steps", "backward", "data", "evaluation")
+
+
+def remove(names: tuple[str, ...]) -> None:
+    for name in names:
+        import_module(f"diagd.probes.{name}").remove()
+
+
+def install(names: tuple[str, ...]) -> None:
+    """As the start did; what an earlier life has asked to be told of switches is told only once."""
+    for spec in PROBES:
+        if spec.name in names:
+            listeners = list(STATE.listeners)
+            for module in spec.modules:
+                if module in sys.modules:
+                    import_module(f"diagd.probes.{spec.name}").install(start.SWITCHES[spec.name], sys.modules[module])
+            STATE.listeners[:] = listeners
+
+
+def compare(call: Callable[[], Any], names: tuple[str, ...], blocks: int, calls: int) -> dict[str, list[float]]:
+    """Microseconds per call: without wrappers, with them, and with them but switched off."""
+    found: dict[str, list[float]] = {"without": [], "with": [], "switched_off": []}
+    for _ in range(blocks):
+        remove(names)
+        found["without"].append(timed(call, calls))
+        install(names)
+        found["with"].append(timed(call, calls))
+        STATE.record(False)
+        found["switched_off"].append(timed(call, calls))
+        STATE.record(True)
+    return found
+
+
+def timed(call: Callable[[], Any], calls: int) -> float:
+    for _ in range(max(3, calls // 20)):
+        call()
+    began = time.perf_counter_ns()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter_ns() - began) / calls / 1000
+
+
+def make_step() -> Callable[[], Any]:
+    """A step with all that a loop has, and as little computing as there can be."""
+    model = DistributedDataParallel(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=1)
+    rest = iter(loader)
+
+    def step() -> None:
+        nonlocal rest
+        batch = next(rest, None)
+        if batch is None:
+            rest = iter(loader)
+            batch = next(rest)
+        optimizer.zero_grad()
+        model(batch[0]).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def main(blocks: int) -> None:
+    dist.init_process_group("gloo")
+    tensor = torch.zeros(16)
+    assert STATE.recording, "the probes are not on"
+    result = {
+        "all_reduce": compare(lambda: dist.all_reduce(tensor), PER_COLLECTIVE, blocks, 300),
+        "all_reduce, async": compare(
+            lambda: dist.all_reduce(tensor, async_op=True).wait(), PER_COLLECTIVE, blocks, 300
+        ),
+        "broadcast": compare(lambda: dist.broadcast(tensor, 0), PER_COLLECTIVE, blocks, 300),
+        "step": compare(make_step(), PER_STEP, blocks, 100),
+    }
+    Path("micro.json").write_text(json.dumps(result), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""Microseconds of Python that the probes add to a collective and to a step, in the rank itself."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import Interval, Pair, bootstrap, median_difference
+from tests.live.cases import Case
+from tests.live.job import LiveJob
+
+JOB = Path(__file__).resolve().parent / "jobs/micro_job.py"
+LIMITS_US = {"step": 30}
+COLLECTIVE_US = 5
+
+
+def measure(blocks: int) -> dict[str, Any]:
+    """The differences, as intervals, and what the thing itself takes."""
+    case = Case(name="micro", script=JOB, nproc=1)
+    with LiveJob([*case.command(), str(blocks)], [JOB]) as job:
+        if job.finish(300) != 0:
+            raise RuntimeError(job.tail())
+        raw = json.loads((job.folder / "micro.json").read_text(encoding="utf-8"))
+    return {name: _compared(found) for name, found in raw.items()}
+
+
+def _compared(found: dict[str, list[float]]) -> dict[str, Any]:
+    return {
+        "bare_us": sorted(found["without"])[len(found["without"]) // 2],
+        "added_us": _difference(found["with"], found["without"]),
+        "switched_off_us": _difference(found["switched_off"], found["without"]),
+    }
+
+
+def _difference(on: Sequence[float], off: Sequence[float]) -> Interval:
+    return bootstrap([Pair([a], [b]) for a, b in zip(on, off, strict=True)], median_difference)
+
+
+def shown(result: dict[str, Any]) -> list[list[str]]:
+    """Rows of the table."""
+    rows = []
+    for name, found in result.items():
+        added, off = Interval(*found["added_us"]).shown(2), Interval(*found["switched_off_us"]).shown(2)
+        what = "a step: data, forward, backward, optimizer" if name == "step" else f"a collective: {name}"
+        limit = LIMITS_US.get(name, COLLECTIVE_US)
+        goal = f"< {limit} µs; bare {found['bare_us']:.0f} µs; with the probes switched off + {off}"
+        rows.append([f"Python added to {what}", f"{added} µs", goal])
+    return rows
