@@ -36,12 +36,7 @@ $(PROTO_VENV)/.installed: proto/requirements.txt
 	@touch $@
 
 demo: setup ## watch diagd find the fault in a real job of 3 ranks
-	@rm -rf .demo
-	@set -- $(BIN)/diagd run --hang-after 10 --on-hang abort --report .demo -- \
-		$(BIN)/torchrun --standalone --nproc-per-node 3 tests/demo/train.py; \
-	echo "$$ $$*"; code=0; "$$@" || code=$$?; \
-	if [ $$code -ne 86 ]; then echo "expected diagd to end the hung job with exit code 86, got $$code" >&2; exit 1; fi; \
-	echo; echo "That is the demo: diagd said why the job hung, and ended it. Its report: .demo/report.html"
+	@sh deploy/demo/run.sh
 
 check: lint types layers proto-check cuda-check ## all that is checked without running diagd
 

@@ -176,7 +176,8 @@ class Observer:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         note = found[0].note
         watch.notes.pop("stack", None)
-        if not found[0].threads and note:
+        after = watch.stat()
+        if not found[0].threads and note and after is not None and after.state not in "ZX":
             watch.notes["stack"] = f"no stack: {note}"
         return found
 

@@ -169,8 +169,10 @@ class Procfs:
         """Whether the kernel lets us read the process's memory, which py-spy needs."""
         try:
             os.close(os.open(f"{self._prefix}{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
-        except OSError:
+        except PermissionError:
             return False
+        except OSError:
+            return True  # it is gone, which is no matter of permission
         return True
 
     def descendants(self, pids: list[int]) -> dict[int, list[int]]:
