@@ -4,14 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.aggregator.fakes import FakeObserver, rank_facts, wait_for
+from tests.aggregator.fakes import FakeJudge, FakeObserver, rank_facts, wait_for
 
-from diagd.daemon.agent.main import REFRESH_EVERY_S, AgentLoop, Tracing, main
+from diagd.daemon.agent.main import AgentLoop, main
+from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, Tracing
+from diagd.daemon.aggregator.hub import Hub
+from diagd.daemon.aggregator.loop import JobLoop
+from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.state.model import Detail, Facts, Operation, Stack, Status
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, DumpCommand, EndRankCommand, LookCommand
 
@@ -174,13 +179,20 @@ def test_an_agent_with_nothing_to_watch_says_so(capsys: pytest.CaptureFixture[st
     assert "--run-dir" in capsys.readouterr().err
 
 
-def test_the_agents_process_ends_at_sigterm(tmp_path: Path) -> None:
-    (tmp_path / "job").mkdir()
-    command = [sys.executable, "-m", "diagd.daemon.agent.main", "--aggregator", "127.0.0.1:9", "--root", str(tmp_path)]
+def test_the_agents_process_reports_each_job_and_ends_at_sigterm(tmp_path: Path) -> None:
+    for name, facts in (("one", '{"job_id": "the first"}'), ("two", "half a fi")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(facts)
+    judge = FakeJudge()
+    hub = Hub(time.time, lambda job_id: JobLoop(job_id, judge.make()))
+    server = GrpcServer(hub, "127.0.0.1", 0)
+    address = server.start()
+    command = [sys.executable, "-m", "diagd.daemon.agent.main", "--aggregator", address, "--root", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     agent = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-    with pytest.raises(subprocess.TimeoutExpired):
-        agent.wait(2)
+    wait_for(lambda: hub.counters.streams == 2, 30)
     agent.send_signal(signal.SIGTERM)
     _, said = agent.communicate(timeout=20)
+    server.stop()
     assert (agent.returncode, said) == (0, "")
+    assert sorted(loop.state.job_id for loop in hub.loops()) == ["the first", "two"]

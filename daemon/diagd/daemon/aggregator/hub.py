@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diagd.daemon.aggregator.loop import JobLoop, Link
@@ -128,10 +127,6 @@ class Hub:
             if self._open_job is not None and codes and not entry.loop.nodes:
                 entry.loop.ended(next((c for c in codes if c), 0), self.clock())
 
-    def streams(self, loop: JobLoop) -> int:
-        """How many agents of this job are connected."""
-        return len(loop.nodes)
-
     def tick(self) -> list[tuple[JobLoop, list[Incident]]]:
         """Judge every job and send what commands are due; the jobs whose incidents changed."""
         with self.lock:
@@ -145,9 +140,3 @@ class Hub:
                 for link, command in entry.loop.commands(now_s):
                     link.command(command)
             return changed
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Hold the lock."""
-        with self.lock:
-            yield

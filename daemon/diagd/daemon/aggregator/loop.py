@@ -223,10 +223,6 @@ class JobLoop:
         """The node that the rank's numbers come from."""
         return self._rank_nodes.get(rank)
 
-    def link_of(self, rank: int) -> Link | None:
-        """The way to the rank's agent."""
-        return self._links.get(self._rank_nodes.get(rank, ""))
-
     def _drain(self) -> None:
         while self._inbox:
             entry = self._inbox.popleft()
