@@ -116,6 +116,13 @@ def test_an_asynchronous_operation_returns_when_it_was_waited_for(seen: list[See
         assert (forgotten.wait_ns, forgotten.returned_ns, forgotten.blocking) == (0, 0, False)
 
 
+def test_an_operation_in_a_backward_pass_has_the_line_that_began_it(seen: list[Seen]) -> None:
+    for box in seen:
+        record = at(box, "hook", Op.ALLREDUCE)
+        assert record.flags == Flag.IN_BACKWARD
+        assert record.dims == (3,)
+
+
 def test_object_collectives_are_seen_as_what_they_are_made_of(seen: list[Seen]) -> None:
     for box in seen:
         place = line_of(SCRIPT, "object")
@@ -142,7 +149,8 @@ def test_what_raised_is_marked_as_failed(seen: list[Seen]) -> None:
 
 def test_steps_and_passes_are_counted(seen: list[Seen]) -> None:
     for box in seen:
-        assert (box.live["STEP"], box.live["OPTIMIZER_STEPS"], box.live["BACKWARDS"]) == (5, 5, 5)
+        assert (box.live["OPTIMIZER_STEPS"], box.live["BACKWARDS"]) == (5, 6)
+        assert box.live["STEP"] == 6  # one backward pass came before there was any optimizer
         assert box.live["STEP_NS"] > 0
         assert box.live["PHASE"] == Phase.OTHER  # the data has ended
 

@@ -25,6 +25,14 @@ def test_a_forked_child_writes_no_box_and_takes_nothing_down(tmp_path: Path) -> 
     assert box.live["OPTIMIZER_STEPS"] == 9
 
 
+def test_a_rank_that_forks_goes_on_and_can_still_be_asked_for_its_flight_recorder(tmp_path: Path) -> None:
+    process = run(SCRIPTS / "forks.py", str(tmp_path), folder=tmp_path)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "child 5\n[1, 2]\n", "")
+    (box,) = boxes(tmp_path)
+    assert [record.seq for record in box.named(Op.ALLREDUCE)] == [1, 2]
+    assert box.identity["fr_socket"] == str(tmp_path / f"{box.identity['pid']}.fr.sock")
+
+
 def test_a_script_that_only_imports_torch_is_no_rank(tmp_path: Path) -> None:
     assert run("import torch.distributed", folder=tmp_path).returncode == 0
     assert boxes(tmp_path) == []

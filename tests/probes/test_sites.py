@@ -25,6 +25,7 @@ STDLIB = sysconfig.get_paths()["stdlib"]
         (f"{STDLIB}/threading.py", 0),
         (sites.__file__, 0),
         ("<diagd>", 0),
+        ("<diagd:eager>", 0),
         ("<frozen runpy>", 0),
         ("<eval_with_key>.3", 0),
     ],

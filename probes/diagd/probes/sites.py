@@ -11,7 +11,8 @@ from diagd.probes.state import STATE
 
 _MAX_KNOWN = 8192  # code made on the fly in each step must not fill the memory
 _MAX_FRAMES = 200
-_NOT_USER = (HIDDEN, "<frozen", "<eval_with_key>", "<__array_function__")
+_HIDDEN = HIDDEN[:-1]  # all names of files that begin so are ours
+_NOT_USER = (_HIDDEN, "<frozen", "<eval_with_key>", "<__array_function__")
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 # By code object and instruction, which is cheaper than by file and line: a frame's line is looked up in a table.
@@ -106,7 +107,7 @@ def frames_of(traceback: Any, limit: int = 40) -> list[list[Any]]:
     while traceback is not None:
         found.append(_frame(traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return [entry for entry in found[::-1] if entry[1] != HIDDEN][:limit]
+    return [entry for entry in found[::-1] if not entry[1].startswith(_HIDDEN)][:limit]
 
 
 def frames_from(frame: FrameType | None, limit: int = 40) -> list[list[Any]]:
@@ -115,7 +116,7 @@ def frames_from(frame: FrameType | None, limit: int = 40) -> list[list[Any]]:
     while frame is not None and len(found) < limit:
         found.append(_frame(frame, frame.f_lineno))
         frame = frame.f_back
-    return [entry for entry in found if entry[1] != HIDDEN]
+    return [entry for entry in found if not entry[1].startswith(_HIDDEN)]
 
 
 def _frame(frame: FrameType, line: int | None) -> list[Any]:

@@ -24,6 +24,9 @@ def communicate(rank, pair):
     dist.all_gather([torch.zeros(2, 2) for _ in range(2)], torch.ones(2, 2))  # gather all
     dist.all_gather_object([None, None], {"rank": rank})  # object
     dist.reduce(tensor, dst=1)  # reduce
+    leaf = torch.ones(3, requires_grad=True)
+    leaf.register_hook(dist.all_reduce)
+    leaf.sum().backward()  # hook
     dist.scatter(torch.zeros(2), [torch.ones(2)] * 2 if rank == 0 else None, src=0)  # scatter
 
 
