@@ -19,7 +19,7 @@ def measure(blocks: int) -> dict[str, Any]:
     case = Case(name="micro", script=JOB, nproc=1)
     with LiveJob([*case.command(), str(blocks)], [JOB]) as job:
         if job.finish(300) != 0:
-            raise RuntimeError(job.tail())
+            raise RuntimeError(job.tail(60))
         raw = json.loads((job.folder / "micro.json").read_text(encoding="utf-8"))
     return {name: _compared(found) for name, found in raw.items()}
 

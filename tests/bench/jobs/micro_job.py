@@ -3,9 +3,11 @@
 The wrappers are taken away and put back between blocks of calls, in the same process.
 """
 
+import ctypes
 import json
 import sys
 import time
+import types
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -14,12 +16,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C import _distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 from diagd.probes import start
 from diagd.probes.registry import PROBES
 from diagd.probes.state import STATE
+
+new_instance_method = ctypes.pythonapi.PyInstanceMethod_New
+new_instance_method.argtypes, new_instance_method.restype = [ctypes.py_object], ctypes.py_object
 
 PER_COLLECTIVE = ("collectives", "waits")
 PER_STEP = ("collectives", "waits", "stores", "steps", "backward", "data", "evaluation")
@@ -28,6 +34,15 @@ PER_STEP = ("collectives", "waits", "stores", "steps", "backward", "data", "eval
 def remove(names: tuple[str, ...]) -> None:
     for name in names:
         import_module(f"diagd.probes.{name}").remove()
+    for owner in (c10d.ProcessGroup, c10d.Work, c10d.Store):
+        bind_again(owner)
+
+
+def bind_again(owner: type) -> None:
+    """A method of a C++ class that was read from it and set again is a plain function, which knows no self."""
+    for name, value in list(vars(owner).items()):
+        if isinstance(value, types.BuiltinFunctionType):
+            setattr(owner, name, new_instance_method(value))
 
 
 def install(names: tuple[str, ...]) -> None:
@@ -56,12 +71,13 @@ def compare(call: Callable[[], Any], names: tuple[str, ...], blocks: int, calls:
 
 
 def timed(call: Callable[[], Any], calls: int) -> float:
+    """CPU time of this thread, which is all that the wrappers run in: what else the machine does stays out."""
     for _ in range(max(3, calls // 20)):
         call()
-    began = time.perf_counter_ns()
+    began = time.thread_time_ns()
     for _ in range(calls):
         call()
-    return (time.perf_counter_ns() - began) / calls / 1000
+    return (time.thread_time_ns() - began) / calls / 1000
 
 
 def make_step() -> Callable[[], Any]:
