@@ -45,7 +45,6 @@ def begin(probe: Probe) -> None:
     if _hooked:
         return
     _hooked = True
-    _patches.replace(sys, "excepthook", wrapper(probe, _at_exception, _ignore, _ignore))
     _patches.replace(threading, "excepthook", wrapper(probe, _at_thread_end, _ignore, _ignore))
     _patches.replace(sys, "exit", wrapper(probe, _at_exit, _ignore, _ignore))
     _patches.replace(os, "_exit", wrapper(probe, _at_exit, _ignore, _ignore))
@@ -84,10 +83,6 @@ def retract_exit() -> None:
         _noted.clear()
         if STATE.box is not None:
             STATE.box.set_text(layout.ENDING, None)
-
-
-def _at_exception(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    note_exception(*args[:3])
 
 
 def note_exception(kind: type[BaseException], error: BaseException | None, traceback: Any) -> None:
@@ -158,7 +153,7 @@ def _kept(*whats: str) -> dict[str, Any]:
 
 
 def _look_for_exception() -> None:
-    """The interpreter keeps the exception that it reports, also where the script has put a hook of its own."""
+    """The interpreter keeps the exception that it reports, whatever hook the script has: so none of ours is needed."""
     error = getattr(sys, "last_value", None)
     if isinstance(error, BaseException):
         note_exception(type(error), error, error.__traceback__)
