@@ -84,7 +84,7 @@ def train(args: argparse.Namespace) -> None:
         dist.all_reduce(mean)
         time.sleep(args.pace)
         if rank == 0 and step % 5 == 0:
-            print(f"step {step} loss {float(loss).hex()} mean {(float(mean) / world).hex()}", flush=True)
+            print(f"step {step} loss {float(loss.detach()).hex()} mean {(float(mean) / world).hex()}", flush=True)
     finish(model, rank, world)
 
 

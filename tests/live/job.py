@@ -151,12 +151,17 @@ class LiveJob:
             reader.join(5)
         return self.process.returncode
 
+    def boxes(self) -> list[Path]:
+        """The ranks' boxes, wherever they lie."""
+        roots = (Path("/dev/shm"), self.folder / "tmp")
+        return [box for root in roots for box in root.glob(f"diagd-{os.getuid()}/{self.job_id}/*.box")]
+
     def watch_pid(self) -> int | None:
         """The process in which the agent and the embedded aggregator live."""
         for pid in self.pids():
             with suppress(OSError):
                 if (
-                    b"aggregator.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                    b"diagd.daemon.watch" in Path(f"/proc/{pid}/cmdline").read_bytes()
                     and _parent(pid) == self.process.pid
                 ):
                     return pid

@@ -26,7 +26,7 @@ class Result:
     exit_code: int | None
     seconds: float  # the whole run
     verdict_s: float | None  # from the line that announces the fault to the incident in the report
-    watched_s: float  # from the first report that knows a rank to the end
+    watched_s: float  # from the first rank's box to the end
     page: bool  # report.html is there
     dump_files: int  # in the top incident's dump
     tail: str = ""
@@ -47,12 +47,12 @@ class _Witness:
         self._last: Any = None
 
     def look(self) -> None:
+        if self.ranks_since is None and self._job.boxes():
+            self.ranks_since = time.time()
         report = self._job.report()
         if report is None or report is self._last:
             return
         self._last, now = report, time.time()
-        if report.get("ranks") and self.ranks_since is None:
-            self.ranks_since = now
         for incident in report.get("incidents", []):
             self.first_seen.setdefault((incident["id"], incident["kind"]), now)
             if incident["severity"] == "critical":

@@ -117,6 +117,8 @@ class Observer:
         for rank, box in found.items():
             watch = self._watches.get(rank)
             if watch is None or watch.box is not box:
+                if watch is not None and watch.stat() is None:  # restarted: the old process was reported long since
+                    self._folder.remove(watch.box)
                 self._watches[rank] = RankWatch(box, self._proc, self._cgroups.memory_limit_bytes(box.pid))
         for rank in self._watches.keys() - found.keys():
             del self._watches[rank]

@@ -145,7 +145,7 @@ class IncidentBook:
             state.status(r).gone for r in (*incident.ranks, *incident.waiting_ranks)
         ):
             return state.attempt > incident.attempt
-        return state.now_s - self._last_found.get(incident.id, state.now_s) > CALM_S
+        return state.now_s - self._last_found.setdefault(incident.id, state.now_s) > CALM_S
 
 
 def _overlap(incident: Incident, finding: Finding) -> bool:

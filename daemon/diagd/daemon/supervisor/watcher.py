@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MODULE = "diagd.daemon.aggregator.watch"
+MODULE = "diagd.daemon.watch.main"
 # Seconds before each new start. One that lived LASTING_S was sound: its end counts as the first again.
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 LASTING_S = 60.0

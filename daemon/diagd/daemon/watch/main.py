@@ -16,19 +16,19 @@ from typing import Any
 
 from diagd.daemon.agent.main import AgentLoop, Looks, agent_version, make_identity
 from diagd.daemon.agent.stream import Stream
-from diagd.daemon.aggregator.control import Control
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge, restored_incident
-from diagd.daemon.aggregator.policy import Policy
 from diagd.daemon.aggregator.reporting import write_report, write_whole
 from diagd.daemon.aggregator.service import GrpcServer
-from diagd.daemon.aggregator.views import EmbeddedView, LocalUplink, RemoteView, View
 from diagd.daemon.aggregator.web import WebServer
 from diagd.daemon.config.settings import Config, load
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.record.record import NotARecord, RecordWriter
 from diagd.daemon.store.store import SqliteStore, Store, StoreError
+from diagd.daemon.watch.control import Control
+from diagd.daemon.watch.policy import Policy
+from diagd.daemon.watch.views import EmbeddedView, LocalUplink, RemoteView, View
 from diagd.proto.v1.record_pb2 import RecordEntry
 
 log = logging.getLogger(__name__)

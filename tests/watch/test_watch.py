@@ -21,11 +21,11 @@ from tests.aggregator.fakes import FakeJudge, FakeObserver, Wanted, incident, wa
 
 from diagd.daemon.aggregator.standalone import Aggregator
 from diagd.daemon.aggregator.standalone import main as aggregator_main
-from diagd.daemon.aggregator.watch import Options, Parts, Watch, parse
 from diagd.daemon.config.settings import AgentConfig, AggregatorConfig, Config
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.record.record import RecordReader
 from diagd.daemon.state.model import Exit, Status
+from diagd.daemon.watch.main import Options, Parts, Watch, parse
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "contract/report.schema.json").read_text(encoding="utf-8"))
 QUICK = Config(agent=AgentConfig(look_s=0.05, suspicious_look_s=0.05), aggregator=AggregatorConfig(tick_s=0.03))
@@ -353,7 +353,7 @@ def test_an_aggregators_port_in_use_is_said_with_a_way_out(tmp_path: Path, capsy
 def test_the_real_process_starts_watches_an_empty_directory_and_ends(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        command = [sys.executable, "-m", "diagd.daemon.aggregator.watch", "--run-dir", str(tmp_path), "--job-id", "j",
+        command = [sys.executable, "-m", "diagd.daemon.watch.main", "--run-dir", str(tmp_path), "--job-id", "j",
                    "--report", str(tmp_path / "report"), "--control-fd", str(theirs.fileno())]  # fmt: skip
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / room) for room in ("daemon", "probes", "proto"))}
         watch = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, stderr=subprocess.PIPE, text=True)
@@ -373,7 +373,7 @@ def test_the_real_process_starts_watches_an_empty_directory_and_ends(tmp_path: P
 def test_a_watch_that_was_killed_leaves_a_store_that_the_next_one_reads(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        command = [sys.executable, "-m", "diagd.daemon.aggregator.watch", "--run-dir", str(tmp_path), "--job-id", "j",
+        command = [sys.executable, "-m", "diagd.daemon.watch.main", "--run-dir", str(tmp_path), "--job-id", "j",
                    "--control-fd", str(theirs.fileno())]  # fmt: skip
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / room) for room in ("daemon", "probes", "proto"))}
         for _ in range(2):
