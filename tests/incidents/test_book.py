@@ -78,10 +78,15 @@ def test_a_late_rank_that_arrives_with_another_operation_is_still_one_incident()
 
 def test_two_independent_faults_are_two_incidents() -> None:
     two = job(4, hang_after_s=10, groups={"a": (0, 1), "b": (2, 3)})
-    two.waits(0, seq=1, group="a").outside(1).waits(2, seq=1, group="b").outside(3)
+    two.waits(0, seq=1, group="a").outside(1).waits(2, seq=1, group="b").outside(3, "upload", 90)
     assert Watched(two).passes(12).open() == {
         ("hang.rank_blocked", (1,), "critical"), ("hang.rank_blocked", (3,), "critical"),
     }  # fmt: skip
+
+
+def test_ranks_that_rest_at_the_same_place_are_one_fault() -> None:
+    all_three = job(3, hang_after_s=10).outside(0).outside(1).outside(2)
+    assert Watched(all_three).passes(12).open() == {("hang.rank_blocked", (0, 1, 2), "critical")}
 
 
 def test_ids_are_told_apart_and_the_most_severe_comes_first() -> None:

@@ -107,6 +107,7 @@ class RankWatch:
             backend=str(identity.get("backend") or ""),
             is_rank=self.box.is_rank,
             groups=boxes.groups(reader),
+            world_size=_int(identity.get("world_size")),
             group_count=reader.live(Live.GROUPS_BEGUN),
             operations=self.unfinished(),
             history=self.history,

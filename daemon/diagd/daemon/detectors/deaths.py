@@ -9,6 +9,9 @@ from diagd.daemon.state.model import Detail, Exit
 TEARDOWN_SIGNALS = frozenset({"SIGTERM", "SIGKILL", "SIGINT"})
 TEARDOWN_S = 40.0
 TEARDOWN_ORDER_S = 0.05  # exits are seen no finer than this
+TOGETHER_S = (
+    0.03  # one signal to all ranks; a launcher that follows up on a single death takes longer (torchrun: 0.1 s)
+)
 BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 
 
@@ -20,6 +23,13 @@ class Death:
     detail: Detail
     exit: Exit
     kind: str  # exit.killed, exit.error, exit.early
+
+    @property
+    def began_s(self) -> float:
+        """When the fault struck: an exception or a call of exit comes before the process is gone."""
+        ending = self.detail.ending
+        noted = ending is not None and ending.what in ("exception", "exit") and ending.at_s > 0
+        return min(self.exit.at_s, ending.at_s) if ending is not None and noted else self.exit.at_s
 
     @property
     def signature(self) -> tuple[object, ...]:
@@ -39,7 +49,7 @@ class Death:
 
 def first_deaths(scene: Scene) -> list[Death]:
     """The deaths that explain the rest: the first, and those that failed in the same way at the same place."""
-    own = sorted(_own_deaths(scene), key=lambda d: d.exit.at_s)
+    own = sorted(_own_deaths(scene), key=lambda d: d.began_s)
     if not own:
         return []
     first = own[0]
@@ -84,10 +94,10 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     if end.signal:
         aborted_in_wait = end.signal == "SIGABRT" and scene.graph.waits.get(detail.rank)
         return "" if aborted_in_wait else "exit.killed"
+    if end.code is None and not any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
+        return _unseen(detail, bool(dependents))
     if scene.graph.waits.get(detail.rank):
         return ""  # it fell out of a wait
-    if end.code is None:
-        return _unseen(detail, bool(dependents))
     if end.code == 0:
         return "exit.early" if dependents and _hurts(scene, dependents) else ""
     return "exit.error"
@@ -130,7 +140,7 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
     # SIGTERM on all of them at once: someone ended the job.
     together = [
         r for r, d in scene.state.processes().items()
-        if d.exit is not None and d.exit.signal == end.signal and abs(d.exit.at_s - end.at_s) < 2.0
+        if d.exit is not None and d.exit.signal == end.signal and abs(d.exit.at_s - end.at_s) < TOGETHER_S
     ]  # fmt: skip
     return end.signal != "SIGKILL" and len(together) == scene.state.world_size and scene.state.world_size > 1
 

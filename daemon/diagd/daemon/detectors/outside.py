@@ -115,6 +115,24 @@ def passed_by(found: list[Finding]) -> Finding:
     )
 
 
+def alike(found: list[Finding]) -> Finding:
+    """One finding for all ranks that rest in the same way at the same place."""
+    worst = min(found, key=lambda f: (f.severity.order, f.ranks))
+    ranks = tuple(sorted(r for f in found for r in f.ranks))
+    waiting = tuple(sorted({r for f in found for r in f.waiting_ranks} - set(ranks)))
+    said = worst.summary.partition(f"rank {worst.ranks[0]} ")[2].partition("; ")[0].rstrip(".")
+    summary = f"{words.ranks_text(ranks)}, each: {said}" + (f"; {words.wait_text(waiting)} for them" if waiting else "")
+    return replace(
+        worst,
+        ranks=ranks,
+        waiting_ranks=waiting,
+        summary=words.shortened(summary + "."),
+        causes=(replace(worst.causes[0], evidence=tuple(e for f in found for e in f.causes[0].evidence)),),
+        locations=tuple(place for f in found for place in f.locations),
+        key="roots:" + ",".join(map(str, ranks)),
+    )
+
+
 def _held(scene: Scene, root: Root) -> Finding:
     cause = Cause("debugger", f"a person holds it: {root.detail.debugger}", 0.95, Basis.OBSERVATION,
                   (Evidence(f"held by {root.detail.debugger}", "kernel", root.rank),))  # fmt: skip

@@ -217,5 +217,7 @@ def outside(state: JobState, rank: int) -> bool:
 
 
 def is_stopped(state: JobState, rank: int) -> bool:
-    """Whether the rank's process is stopped by a signal or a debugger."""
-    return state.status(rank) == Status.STOPPED
+    """Whether the rank's process is stopped by a signal or a debugger, or frozen with its cgroup."""
+    stack = state.detail(rank).stack
+    frozen = stack is not None and ("freezer" in stack.wchan or "refrigerator" in stack.wchan)
+    return state.status(rank) == Status.STOPPED or frozen

@@ -22,13 +22,38 @@ def detect(state: JobState) -> tuple[Finding, ...]:
 
 
 def _together(found: list[Finding]) -> list[Finding]:
-    """Findings of several ranks that passed the same operation by, as one."""
-    missing: dict[tuple[str | None, str, int], list[Finding]] = {}
+    """Findings of several ranks that passed the same operation by, or rest at the same place, as one."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    merged = []
     for finding in found:
-        if finding.kind == "hang.rank_missing":
-            missing.setdefault((finding.group, finding.op_name, finding.op_seq), []).append(finding)
-    merged = [outside.passed_by(several) if len(several) > 1 else several[0] for several in missing.values()]
-    return [f for f in found if f.kind != "hang.rank_missing"] + merged
+        likeness = _likeness(finding)
+        if likeness:
+            alike.setdefault(likeness, []).append(finding)
+        else:
+            merged.append(finding)
+    for several in alike.values():
+        if len(several) == 1:
+            merged.append(several[0])
+        elif several[0].kind == "hang.rank_missing":
+            merged.append(outside.passed_by(several))
+        else:
+            merged.append(outside.alike(several))
+    return merged
+
+
+_BY_PLACE = frozenset({"hang.rank_blocked", "hang.data_starved", "slow.data", "slow.host", "slow.straggler"})
+
+
+def _likeness(finding: Finding) -> tuple[object, ...]:
+    """Equal for findings that are one fault met by several ranks; empty for those that already speak of all."""
+    if finding.kind == "hang.rank_missing":
+        return finding.kind, finding.group, finding.op_name, finding.op_seq
+    if finding.kind in _BY_PLACE and finding.locations:
+        frame = finding.locations[0].frame
+        return finding.kind, frame.file, frame.function
+    if finding.kind == "hang.rank_stopped":
+        return finding.kind, finding.causes[0].key
+    return ()
 
 
 def _roots(scene: Scene) -> Iterator[Finding]:

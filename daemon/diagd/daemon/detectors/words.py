@@ -67,7 +67,7 @@ def size_text(op: Operation) -> str:
         return f"{op.dtype}, {op.tensors} tensors, {op.numel} elements"
     if op.shapes:
         return f"{op.dtype}[{','.join(map(str, op.shapes[0]))}]"
-    return op.dtype
+    return f"{op.dtype}, {op.numel} elements".removeprefix(", ") if op.numel >= 0 else op.dtype
 
 
 def place_text(frame: Frame | None) -> str:

@@ -148,7 +148,7 @@ class JobState:
             known = self.details.get(detail.rank)
             if known is None or known.attempt < detail.attempt:  # else: a helper process that inherited RANK
                 self.candidates[detail.rank] = detail
-                self.world_size = max(self.world_size, detail.rank + 1)
+                self.world_size = max(self.world_size, detail.rank + 1, detail.world_size)
             return
         self.candidates.pop(detail.rank, None)
         old = self.details.get(detail.rank)
@@ -158,10 +158,20 @@ class JobState:
         if old is not None and old.pid == detail.pid:
             detail = _merged(old, detail)
         self.details[detail.rank], self.read_s[detail.rank] = detail, now_s
-        self.attempt = max(self.attempt, detail.attempt)
+        if detail.attempt > self.attempt:
+            self._begin_attempt(detail)
         sizes = [len(g.ranks) for g in detail.groups]
-        self.world_size = max(self.world_size, detail.rank + 1, *sizes)
+        self.world_size = max(self.world_size, detail.rank + 1, detail.world_size, *sizes)
         self._note_looks(detail)
+
+    def _begin_attempt(self, detail: Detail) -> None:
+        """The launcher has started the job again, maybe with fewer ranks: those that do not return are no part of it."""
+        self.attempt = detail.attempt
+        if 0 < detail.world_size < self.world_size:
+            self.world_size = detail.world_size
+            for rank in [r for r in self.details if r >= detail.world_size]:
+                del self.details[rank]
+                self.columns.known[rank] = False
 
     def _note_looks(self, detail: Detail) -> None:
         """The last time at which two looks in a row differed."""

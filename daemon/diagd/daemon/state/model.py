@@ -159,6 +159,7 @@ class Detail:
     backend: str = ""
     is_rank: bool = True  # False: RANK is set and torch.distributed loaded, but init_process_group was never entered
     groups: tuple[Group, ...] = ()
+    world_size: int = 0  # as the rank was told; 0 not known
     group_count: int = 0  # groups this rank has taken part in creating, also those it is not a member of
     operations: tuple[Operation, ...] = ()  # unfinished, oldest first
     history: tuple[Operation, ...] = ()  # finished and unfinished, oldest first; only on suspicion or after the end
