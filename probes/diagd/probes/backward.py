@@ -3,12 +3,13 @@
 import sys
 from typing import Any
 
-from diagd.probes import phases, steps
-from diagd.probes.box.layout import Phase
+from diagd.probes import phases, sites, steps
+from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.state import STATE
 
+_SITE = int(Live.BACKWARD_SITE)
 _patches = Patches()
 
 
@@ -28,6 +29,9 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     STATE.backward_depth += 1
     if STATE.backward_depth == 1:
         phases.enter(Phase.BACKWARD)
+        live = STATE.live
+        if live is not None and STATE.detail:
+            live[_SITE] = sites.site(sys._getframe(2))
     return STATE.backward_depth
 
 

@@ -113,6 +113,7 @@ class RankWatch:
             history=self.history,
             recorder=self.recorder,
             stacks=self.stacks,
+            backward_site=boxes.site(reader.string(reader.live(Live.BACKWARD_SITE))),
             looks=tuple(self._looks),
             in_shutdown_s=boxes.time_s(reader, Live.FINALIZING_NS) or None,
             debugger=self.debugger,

@@ -8,7 +8,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Operation
 
 # Backends need the same number of elements on all ranks in these. Not in ALLTOALL, GATHER and SCATTER, where it may or
-# must differ by rank. NCCL also takes gathers and scatters of uneven parts, which torch turns into broadcasts and reduces.
+# must differ by rank.
 SAME_SIZE = frozenset({
     "ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "REDUCE_SCATTER",
     "ALLREDUCE_COALESCED", "ALLGATHER_COALESCED", "REDUCE_SCATTER_COALESCED",

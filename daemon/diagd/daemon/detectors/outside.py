@@ -12,6 +12,7 @@ from diagd.daemon.state.model import Detail, Frame
 STOPPED_S = 2.0
 QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but only as likely
 WENT_ON_STEPS = 2  # steps done since the others began to wait: it is not late, it took another path
+MANY_TIMES = 10  # so many times the usual number of steps between two entries: it does not come any more
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 _BLOCKED_IN_DATA = ("queue", "connection", "selectors")
 
@@ -93,9 +94,29 @@ def _missing(scene: Scene, root: Root) -> Finding:
     what = words.op_text(wait.op) if wait is not None else "an operation"
     cause = Cause("path", "it took another path in the program and goes on without entering the operation", 0.85,
                   Basis.OBSERVATION, (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
-    severity = Severity.CRITICAL if root.failed else Severity.WARNING
+    severity = Severity.CRITICAL if root.failed or _is_elsewhere(scene, root) else Severity.WARNING
+    root = replace(root, locations=places.in_step(root.detail, root.locations))
     return _finding(scene, root, "hang.p2p_unmatched" if p2p else "hang.rank_missing", severity, cause,
                     f"never entered {what} and goes on with its own steps")  # fmt: skip
+
+
+def _is_elsewhere(scene: Scene, root: Root) -> bool:
+    """Whether it has let the operation pass far more often than its own past allows: not late, but on another path.
+
+    A rank that enters the group at every step and has made many steps without it will not come; one that meets an
+    evaluator in a rare barrier has not.
+    """
+    c, rank = scene.state.columns, root.rank
+    waits = [w for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None and w.kind != "p2p"]
+    if not waits or c.step_interval_s[rank] <= 0:
+        return False
+    wait = min(waits, key=lambda w: w.since_s)
+    entered = scene.ledger.entered(wait.op.group, rank)
+    steps_since = (float(c.step_s[rank]) - wait.since_s) / float(c.step_interval_s[rank])
+    if entered <= 0:
+        return False
+    usual_steps = max(int(c.step[rank]) - steps_since, 1.0) / entered
+    return steps_since >= MANY_TIMES * max(usual_steps, 1.0)
 
 
 def passed_by(found: list[Finding]) -> Finding:

@@ -25,6 +25,12 @@ def outside(detail: Detail) -> tuple[Location, ...]:
     return _locations(detail.rank, frames)
 
 
+def in_step(detail: Detail, seen: tuple[Location, ...]) -> tuple[Location, ...]:
+    """A rank that makes steps: where it calls backward, which one look can miss, then where it was seen."""
+    site = [detail.backward_site] if detail.backward_site is not None else []
+    return _locations(detail.rank, [*site, *(place.frame for place in seen)])
+
+
 def at_end(detail: Detail) -> tuple[Location, ...]:
     """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at."""
     ending = detail.ending

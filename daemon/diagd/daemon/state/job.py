@@ -165,7 +165,7 @@ class JobState:
         self._note_looks(detail)
 
     def _begin_attempt(self, detail: Detail) -> None:
-        """The launcher has started the job again, maybe with fewer ranks: those that do not return are no part of it."""
+        """The job was started again, maybe with fewer ranks: those that do not return are no part of it."""
         self.attempt = detail.attempt
         if 0 < detail.world_size < self.world_size:
             self.world_size = detail.world_size

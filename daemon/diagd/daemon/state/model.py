@@ -165,6 +165,7 @@ class Detail:
     history: tuple[Operation, ...] = ()  # finished and unfinished, oldest first; only on suspicion or after the end
     recorder: tuple[Operation, ...] = ()  # the flight recorder's entries, oldest first; only on suspicion
     stacks: tuple[Stack, ...] = ()  # the newest look: the rank's own first, then its children
+    backward_site: Frame | None = None  # where the last backward pass was called
     looks: tuple[tuple[float, str], ...] = ()  # (time, digest of the main thread's frames) of each look, oldest first
     in_shutdown_s: float | None = None  # the interpreter's shutdown began
     debugger: str = ""  # why a person, not a fault, holds it: "ptrace by 123", "pdb", "prompt"

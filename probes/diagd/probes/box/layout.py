@@ -49,6 +49,7 @@ class Live(IntEnum):
     STACK_SIGNAL = 18  # signal with a faulthandler registered, 0 if none
     STEP_STARTED_NS = 19
     GROUPS_BEGUN = 20  # creations of groups this rank has entered, also of groups it is no member of
+    BACKWARD_SITE = 21  # string: where the last backward pass was called
 
 
 class Phase(IntEnum):
