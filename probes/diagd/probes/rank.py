@@ -121,6 +121,8 @@ def _forget() -> None:
     cost.forget()
     STATE.forked = True
     STATE.notes.clear()
+    if "diagd.probes.stacks" in sys.modules:
+        sys.modules["diagd.probes.stacks"].leave_sigterm()
 
 
 def _say_off(reason: str) -> None:

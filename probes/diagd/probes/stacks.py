@@ -1,6 +1,7 @@
 """Stacks on a signal: faulthandler writes them without the GIL, also while some C code never gives it back.
 
-A forked child keeps the handler and writes to its parent's file: whoever asks, asks one process at a time.
+A forked child keeps the handler and writes to its parent's file: whoever asks, asks one process at a time. The last
+stack, which a fatal signal or a launcher's SIGTERM leaves behind, goes to a file of its own.
 """
 
 import faulthandler
@@ -16,6 +17,8 @@ from diagd.probes.state import STATE
 
 _file: IO[Any] | None = None
 _signal = 0
+_last_words: IO[Any] | None = None
+_ours = {"fatal": False, "term": False}  # which of the last stack's two handlers we have set
 
 
 def begin(probe: Probe) -> None:
@@ -25,6 +28,7 @@ def begin(probe: Probe) -> None:
     if not number or STATE.box is None:
         STATE.note("no stacks by signal: every real-time signal is taken")
         return
+    _arm_last_words(STATE.box.path.parent / f"{os.getpid()}.last")
     path = STATE.box.path.parent / f"{os.getpid()}.stacks"
     _file = Path(path).open("a")  # noqa: SIM115 - open for as long as the process lives
     faulthandler.register(number, file=_file, all_threads=True, chain=False)
@@ -33,8 +37,38 @@ def begin(probe: Probe) -> None:
     write_identity(stacks_file=str(path))
 
 
+def _arm_last_words(path: Path) -> None:
+    """Have the stack written when the process dies of a signal, where nobody else has asked for such a thing.
+
+    Crashes (SIGSEGV, SIGABRT, …) keep what they print and their exit status; so does SIGTERM, whose default follows.
+    """
+    global _last_words
+    _last_words = path.open("a")
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=_last_words, all_threads=True)
+        _ours["fatal"] = True
+    free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and not _caught() >> (signal.SIGTERM - 1) & 1
+    if free:
+        faulthandler.register(signal.SIGTERM, file=_last_words, all_threads=True, chain=True)
+        _ours["term"] = True
+
+
+def leave_sigterm() -> None:
+    """Give SIGTERM back in a forked child, where a data worker's usual end would look like the rank's.
+
+    Only where no handler was set since: to unregister would put the default in its place. A child's crash may stand in
+    the file; who reads it compares its time with the rank's end.
+    """
+    if _ours["term"] and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        faulthandler.unregister(signal.SIGTERM)
+    _ours.update(fatal=False, term=False)
+
+
 def remove() -> None:
-    """Give the signal back."""
+    """Give the signals back."""
+    if _ours["fatal"]:
+        faulthandler.disable()
+    leave_sigterm()
     if _signal:
         faulthandler.unregister(_signal)
         if STATE.live is not None:

@@ -165,7 +165,7 @@ class AgentLoop:
         for _ in range(3):
             try:
                 found = self._observer.details(sorted(ranks)) if ranks else []
-                return [_only(detail, False, False, False) for detail in found]
+                return [_only(detail, detail.exit is not None, False, False) for detail in found]
             except RuntimeError:  # a deep look, in its own thread, changed what was being read
                 continue
         return []

@@ -4,7 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Sequence
 
-from diagd.daemon.agent import boxes, frames
+from diagd.daemon.agent import boxes, frames, stacks
 from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.procfs import Call, Procfs, Stat
 from diagd.daemon.agent.usage import Meter, Usage
@@ -149,6 +149,8 @@ class RankWatch:
         """The status of a process that has ended."""
         self._gone_since_s = self._gone_since_s or now_s
         if exit_seen is not None:
+            if exit_seen.signal and (self.exit is None or not self.exit.signal):
+                self._read_last_stack(exit_seen)
             self.exit = exit_seen
             return Status.KILLED if exit_seen.signal else Status.EXITED
         if now_s - self._gone_since_s < LOST_AFTER_S:
@@ -156,6 +158,12 @@ class RankWatch:
         self.exit = self.exit or Exit(self._gone_since_s)
         left_by_itself = boxes.ending(self.box.reader) is not None or self.box.reader.live(Live.FINALIZING_NS) > 0
         return Status.EXITED if left_by_itself else Status.LOST
+
+    def _read_last_stack(self, end: Exit) -> None:
+        """Where it was when a signal ended it, if it has left that behind."""
+        last = stacks.left_behind(self.box.path.with_name(f"{self.pid}.last"), self.pid, end.at_s)
+        if last is not None:
+            self.stacks = (last, *self.stacks[1:])
 
     def _facts(self, stat: Stat | None, status: Status, usage: Usage) -> Facts:
         box = self.box.reader

@@ -10,6 +10,7 @@ from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Stack, Thread
 
 SIGNAL_WAIT_S = 0.5
+LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be written in between
 _SETTLED_S = 0.02  # faulthandler writes in small pieces: done when the file has not grown for so long
 _FILE_BYTES = 256 * 1024
 _STOPPED = ("T", "t")
@@ -71,6 +72,21 @@ def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tu
         return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
     except OSError:  # the process or its file is gone
         return ()
+
+
+def left_behind(path: Path, pid: int, died_s: float) -> Stack | None:
+    """What a process wrote of itself when a signal ended it; None where it wrote nothing then.
+
+    A forked child's crash may stand in the file too, but not at the rank's own end.
+    """
+    try:
+        if abs(path.stat().st_mtime - died_s) > LAST_STACK_S:
+            return None
+        text = path.read_text(encoding="utf-8", errors="replace")[-_FILE_BYTES:]
+    except OSError:
+        return None
+    found = faulthandler_text.parse(text, pid)
+    return Stack(pid, "rank", "X", found, died_s, "faulthandler") if found else None
 
 
 def _written_since(path: Path, start: int, wait_s: float) -> str:

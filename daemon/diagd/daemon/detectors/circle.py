@@ -5,7 +5,7 @@ from collections import defaultdict
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
-from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.ledger import UNNAMED, minority
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 
@@ -15,16 +15,18 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     waits = {r: scene.graph.waits[r][0] for r in component if scene.graph.waits.get(r)}
     if not waits or (not scene.failed(component) and min(scene.age_s(w) for w in waits.values()) < PROVEN_S):
         return None
+    if any(w.op.name == UNNAMED for w in waits.values()):
+        return None  # known by a counter that can be late: no proof of anything
     kinds = {w.kind for w in waits.values()}
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
-    only_p2p = kinds == {"p2p"}
+    kind = _kind(kinds, {w.op.group for w in waits.values()})
     culprits, tie = _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
     return Finding(
-        kind="hang.p2p_unmatched" if only_p2p else "hang.group_cycle",
+        kind=kind,
         severity=Severity.CRITICAL,
         ranks=culprits,
         waiting_ranks=tuple(sorted({*component, *dependents} - set(culprits))),
@@ -34,12 +36,19 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
         summary=_summary(scene, component, waits, culprits, tie),
         locations=locations,
-        causes=(_cause(scene, component, waits, tie, only_p2p),),
+        causes=(_cause(scene, component, waits, tie, kind),),
         step=scene.step(component),
         sure=True,
         since_s=max(w.since_s for w in waits.values()),
         key="circle:" + ",".join(map(str, component)),
     )
+
+
+def _kind(kinds: set[str], groups: set[str]) -> str:
+    """Within one group, ranks in operations that wait for each other disagree about that group's order."""
+    if kinds == {"p2p"}:
+        return "hang.p2p_unmatched"
+    return "hang.collective_mismatch" if kinds == {"collective"} and len(groups) == 1 else "hang.group_cycle"
 
 
 def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
@@ -75,8 +84,21 @@ def _summary(
     )
 
 
+_WHY = {
+    "hang.p2p_unmatched": ("p2p", "sends and receives do not pair up: each waits for a partner that waits itself"),
+    "hang.collective_mismatch": (
+        "path",
+        "the ranks took different paths in the program and met in other operations",
+    ),
+    "hang.group_cycle": (
+        "order",
+        "the ranks enter different groups, or send and recv, in different orders",
+    ),
+}
+
+
 def _cause(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, only_p2p: bool
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str
 ) -> Cause:  # fmt: skip
     evidence = []
     path = _path(scene, component)
@@ -86,14 +108,9 @@ def _cause(
             evidence.append(
                 Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
             )
-    text = (
-        "sends and receives do not pair up: each rank waits for a partner that waits itself"
-        if only_p2p
-        else "the ranks enter operations of different groups (or send and recv) in different orders"
-    )
+    key, text = _WHY[kind]
     if tie:
         text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"
-    key = "p2p" if only_p2p else "order"
     return Cause(key, text, 0.95, Basis.OBSERVATION, tuple(evidence) or (Evidence(text, "probe"),))
 
 

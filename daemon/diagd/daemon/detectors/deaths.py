@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from diagd.daemon.detectors.position import rests_in_communication
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Exit
 
@@ -92,7 +93,8 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
         return ""
     dependents = scene.graph.waiting_for((detail.rank,))
     if end.signal:
-        aborted_in_wait = end.signal == "SIGABRT" and scene.graph.waits.get(detail.rank)
+        inside = scene.graph.waits.get(detail.rank) or rests_in_communication(detail)
+        aborted_in_wait = end.signal == "SIGABRT" and inside
         return "" if aborted_in_wait else "exit.killed"
     if end.code is None and not any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
         return _unseen(detail, bool(dependents))

@@ -1,6 +1,7 @@
 """A rank's process ended while others go on, wait or fell after it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.deaths import Death, first_deaths
@@ -16,6 +17,27 @@ def ended(scene: Scene) -> Iterator[Finding]:
     deaths = first_deaths(scene)
     if deaths:
         yield _finding(scene, deaths)
+
+
+def unexplained(scene: Scene) -> Iterator[Finding]:
+    """The job failed, and each rank by what looks like a consequence: the first is named, and said to be no more."""
+    state = scene.state
+    if state.ended_s is None or state.exit_code in (0, None) or state.stopping_s is not None or first_deaths(scene):
+        return
+    fallen = [
+        Death(r, d, d.exit, "exit.killed" if d.exit.signal else "exit.error")
+        for r, d in state.processes().items()
+        if d.attempt == state.attempt and d.exit is not None and (d.exit.code or d.exit.signal in _CRASHES)
+    ]
+    if not fallen:
+        return
+    found = _finding(scene, [min(fallen, key=lambda d: d.began_s)])
+    text = "it was the first to fall, in an operation with the others; why that broke is not known"
+    cause = replace(found.causes[0], text=text, confidence=0.4, basis=Basis.INFERENCE)
+    yield replace(found, causes=(cause,))
+
+
+_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGKILL"})
 
 
 def _finding(scene: Scene, deaths: list[Death]) -> Finding:

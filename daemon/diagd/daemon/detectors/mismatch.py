@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.position import Wait
@@ -67,9 +67,9 @@ def _places(scene: Scene, group: str, seq: int, rank: int) -> tuple[Location, ..
     """Where the rank called the operation at this place, then where it is now."""
     detail, op = scene.state.detail(rank), scene.ledger.at(group, seq, rank)
     called = (Location(rank, op.site),) if op is not None and op.site is not None else ()
-    rest = places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail)
-    seen = {(p.frame.file, p.frame.line) for p in called}
-    return (*called, *(p for p in rest if (p.frame.file, p.frame.line) not in seen))[: places.MOST]
+    rest = (*called, *(places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail)))
+    strayed = history.strayed_at(scene, group, seq, rank)
+    return places.starting(rank, strayed, rest) if strayed is not None else places.merged(rank, rest)
 
 
 def _said(scene: Scene, group: str, seq: int, ranks: list[int], fields: tuple[str, ...]) -> str:

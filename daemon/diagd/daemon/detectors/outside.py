@@ -47,8 +47,10 @@ def outside(scene: Scene, rank: int) -> Finding | None:
         return None
     if root.waited_s < _late_s(scene, root) and not root.failed and not _stuck(scene, root):
         return None
+    if _left(scene, root):
+        return _missing(scene, root, "has left the group")
     if _went_on(scene, root):
-        return _missing(scene, root)
+        return _missing(scene, root, "goes on with its own steps")
     if root.life.idle_s >= QUIET_S or _stuck(scene, root):
         return _blocked(scene, root)
     return _late(scene, root)
@@ -88,16 +90,30 @@ def _went_on(scene: Scene, root: Root) -> bool:
     return bool(since) and interval > 0 and float(c.step_s[root.rank]) - min(since) > WENT_ON_STEPS * interval
 
 
-def _missing(scene: Scene, root: Root) -> Finding:
+def _left(scene: Scene, root: Root) -> bool:
+    """Whether it has destroyed a group that the others still wait in: it can never come."""
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    left = False
+    for op in root.detail.history if wait is not None else ():
+        if op.name == "DESTROY" and op.returned_s is not None and op.detail in ("", wait.op.group if wait else ""):
+            left = True
+        elif op.name == "INIT":
+            left = False
+    return left
+
+
+def _missing(scene: Scene, root: Root, how: str) -> Finding:
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
     p2p = wait is not None and wait.kind == "p2p"
     what = words.op_text(wait.op) if wait is not None else "an operation"
-    cause = Cause("path", "it took another path in the program and goes on without entering the operation", 0.85,
+    cause = Cause("path", "it took another path in the program, past the operation", 0.85,
                   Basis.OBSERVATION, (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
-    severity = Severity.CRITICAL if root.failed or _is_elsewhere(scene, root) else Severity.WARNING
-    root = replace(root, locations=places.in_step(root.detail, root.locations))
+    sure = root.failed or _left(scene, root) or _is_elsewhere(scene, root)
+    severity = Severity.CRITICAL if sure else Severity.WARNING
+    if _went_on(scene, root):
+        root = replace(root, locations=places.in_step(root.detail, root.locations))
     return _finding(scene, root, "hang.p2p_unmatched" if p2p else "hang.rank_missing", severity, cause,
-                    f"never entered {what} and goes on with its own steps")  # fmt: skip
+                    f"never entered {what} and {how}")  # fmt: skip
 
 
 def _is_elsewhere(scene: Scene, root: Root) -> bool:
@@ -122,7 +138,11 @@ def _is_elsewhere(scene: Scene, root: Root) -> bool:
 def passed_by(found: list[Finding]) -> Finding:
     """One finding for all ranks that never entered the same operation."""
     first, ranks = found[0], tuple(sorted(r for f in found for r in f.ranks))
-    said = first.summary.partition(" never entered ")[2].replace("goes on with its own", "go on with their own", 1)
+    said = (
+        first.summary.partition(" never entered ")[2]
+        .replace("goes on with its own", "go on with their own")
+        .replace("has left", "have left")
+    )
     evidence = tuple(e for f in found for e in f.causes[0].evidence)
     return replace(
         first,

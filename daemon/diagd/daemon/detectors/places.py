@@ -25,10 +25,19 @@ def outside(detail: Detail) -> tuple[Location, ...]:
     return _locations(detail.rank, frames)
 
 
+def starting(rank: int, frame: Frame, rest: tuple[Location, ...]) -> tuple[Location, ...]:
+    """This place first, then the others."""
+    return _locations(rank, [frame, *(place.frame for place in rest)])
+
+
+def merged(rank: int, found: tuple[Location, ...]) -> tuple[Location, ...]:
+    """These places, each once."""
+    return _locations(rank, [place.frame for place in found])
+
+
 def in_step(detail: Detail, seen: tuple[Location, ...]) -> tuple[Location, ...]:
     """A rank that makes steps: where it calls backward, which one look can miss, then where it was seen."""
-    site = [detail.backward_site] if detail.backward_site is not None else []
-    return _locations(detail.rank, [*site, *(place.frame for place in seen)])
+    return starting(detail.rank, detail.backward_site, seen) if detail.backward_site is not None else seen
 
 
 def at_end(detail: Detail) -> tuple[Location, ...]:

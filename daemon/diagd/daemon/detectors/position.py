@@ -1,7 +1,7 @@
 """Where each rank stands: what it waits in, or that it is outside communication."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Frame, Operation, Status
@@ -110,7 +110,10 @@ def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
     oldest: dict[str, Operation] = {}
     for op in pending:
         oldest.setdefault(op.group, op)
-    return min(oldest.values(), key=lambda op: op.entered_s)
+    op = min(oldest.values(), key=lambda op: op.entered_s)
+    main = detail.stack.main if detail.stack is not None else None
+    frames = main.user_frames if main is not None else ()
+    return replace(op, site=frames[0]) if frames and op.site is None else op
 
 
 def _unfinished_tail(detail: Detail) -> list[Operation]:
@@ -134,8 +137,14 @@ def _rests_in_torch(state: JobState, detail: Detail) -> bool:
     main = stack.main if stack is not None else None
     if main is None or not main.frames:
         return detail.rank < len(state.phases) and state.phases[detail.rank] in ("backward", "collective")
-    inner = next((f for f in main.frames if "diagd" not in f.file), main.frames[0])
-    return _communicates(inner)
+    return rests_in_communication(detail)
+
+
+def rests_in_communication(detail: Detail) -> bool:
+    """Whether the last stack shows the main thread at rest where torch communicates."""
+    main = detail.stack.main if detail.stack is not None else None
+    inner = next((f for f in main.frames if "diagd" not in f.file), None) if main is not None else None
+    return inner is not None and _communicates(inner)
 
 
 def _communicates(frame: Frame) -> bool:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, ended, mismatch, outside, waiting
+from diagd.daemon.detectors import circle, ended, mismatch, outside, parted, waiting
 from diagd.daemon.detectors.deaths import first_deaths
-from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
 from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
@@ -18,6 +18,9 @@ def detect(state: JobState) -> tuple[Finding, ...]:
         return ()
     scene = scene_of(state)
     found = [finding for detector in DETECTORS for finding in detector(scene)]
+    for guess in LAST_RESORTS:
+        if not any(f.severity == Severity.CRITICAL for f in found):
+            found += guess(scene)
     return _deepest(_together(found))
 
 
@@ -111,6 +114,8 @@ def _left_out(scene: Scene) -> list[int]:
 
 
 DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, _roots)
+# Asked, in this order, only where nothing critical was found.
+LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
 
 # Of findings about the same ranks the earlier in this order is the deeper cause.
 _DEPTH = (

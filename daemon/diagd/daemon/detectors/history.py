@@ -1,0 +1,46 @@
+"""Where the ranks' histories part: the place of a hang and the place of the mistake differ.
+
+Operations pair by their order alone, so after one call too many (or too few) a rank's later operations meet the others'
+wrong ones, often without an error, until two meet that cannot. The call sites show it earlier than the operations do.
+"""
+
+from collections import Counter
+
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Frame
+
+AGREED_BEFORE = 8  # so many places at which all were called from the same line, or the lines tell nothing
+AGREES_SURELY = 32  # so many: not by chance, as within one step of a model called from one line; look no further
+LOOKS_BACK = 512  # operations; a ring of the box holds no more
+
+
+def strayed_at(scene: Scene, group: str, seq: int, rank: int) -> Frame | None:
+    """The rank's call at the first place where it was called from another line than the others' was.
+
+    None where that is the place of the hang itself, where the lines have always differed, or where they are not known.
+    """
+    first: Frame | None = None
+    agreed = 0
+    for place in range(seq - 1, max(seq - LOOKS_BACK, 0), -1):
+        mine, theirs = _sites(scene, group, place, rank)
+        if mine is None or theirs is None:
+            break
+        if _line(mine) == theirs:
+            agreed += 1
+            if agreed >= AGREES_SURELY:
+                break
+        else:
+            first, agreed = mine, 0
+    return first if agreed >= AGREED_BEFORE else None
+
+
+def _sites(scene: Scene, group: str, place: int, rank: int) -> tuple[Frame | None, tuple[str, int] | None]:
+    """The rank's line at a place of the group's order, and the line of most others."""
+    at = scene.ledger.probe.get((group, place), {})
+    own = at.get(rank)
+    others = Counter(_line(op.site) for r, op in at.items() if r != rank and op.site is not None)
+    return own.site if own is not None else None, others.most_common(1)[0][0] if others else None
+
+
+def _line(site: Frame) -> tuple[str, int]:
+    return site.file, site.line

@@ -1,0 +1,91 @@
+"""Communication broke down and no operation shows a contradiction: what the ranks were calling when it did.
+
+The operations that C++ issues die with their process, so after an abort all that is left of them is where each rank's
+own code stood. Ranks can be one operation apart without a fault, so only a call that this job never made before is
+blamed on the rank that made it; else the ranks are said to disagree.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.deaths import first_deaths
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.position import rests_in_communication
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Frame
+
+SETTLED_S = 1.0  # after the first end, so that all that the ranks left behind has been read
+
+
+def parted(scene: Scene) -> Iterator[Finding]:
+    """Ranks that stood in different calls when all of them fell out of communication."""
+    if not _broke_down(scene) or first_deaths(scene):
+        return
+    calls = {r: frame for r in scene.state.ranks() if (frame := _call(scene, r)) is not None}
+    by_place: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for rank, frame in calls.items():
+        by_place[frame.file, frame.line].append(rank)
+    if len(by_place) > 1:
+        yield _finding(scene, calls, by_place)
+
+
+def _broke_down(scene: Scene) -> bool:
+    """Whether some rank fell out of communication, long enough ago that all is known."""
+    ends = [d.exit for d in scene.state.details.values() if d.exit is not None and d.attempt == scene.state.attempt]
+    fell = [e for e in ends if e.signal == "SIGABRT" or (e.code not in (None, 0) and not e.signal)]
+    if not fell:
+        return False
+    return scene.state.ended_s is not None or scene.state.now_s - min(e.at_s for e in fell) >= SETTLED_S
+
+
+def _call(scene: Scene, rank: int) -> Frame | None:
+    """The user's line from which the rank communicates, or communicated when it ended."""
+    detail, wait = scene.state.detail(rank), scene.graph.wait(rank)
+    if wait is not None and wait.op.site is not None:
+        return wait.op.site
+    if rests_in_communication(detail):
+        return places.first(places.outside(detail))
+    if wait is None or detail.ending is None:
+        return None
+    return next((f for f in detail.ending.frames if f.user), None)
+
+
+def _unusual(scene: Scene, place: tuple[str, int]) -> bool:
+    """Whether no rank is known to have communicated from there before."""
+    for detail in scene.state.details.values():
+        known = [op.site for op in detail.history[:-1] if not op.failed and op.returned_s is not None]
+        if any(site is not None and (site.file, site.line) == place for site in (*known, detail.backward_site)):
+            return False
+    return True
+
+
+def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> Finding:
+    strange = sorted(r for place, ranks in by_place.items() if _unusual(scene, place) for r in ranks)
+    told = 0 < len(strange) < len(calls)
+    culprits = tuple(strange) if told else tuple(sorted(calls))
+    others = tuple(sorted(set(calls) - set(culprits)))
+    sides = "; ".join(
+        f"{words.ranks_text(ranks)} in {words.place_text(calls[ranks[0]])}" for ranks in sorted(by_place.values())
+    )
+    text = f"communication broke down with the ranks in different calls: {sides}"
+    if told:
+        text += f"; {words.ranks_text(culprits)} had never communicated from there before"
+    evidence = tuple(
+        Evidence(f"was in {words.place_text(frame)} when communication broke down", "stack", rank, scene.step((rank,)))
+        for rank, frame in list(calls.items())[:6]
+    )
+    why = "the ranks took different paths in the program and met in different operations"
+    cause = Cause(
+        "path", why + ("" if told else "; which of them is right cannot be told"), 0.7, Basis.INFERENCE, evidence
+    )
+    return Finding(
+        kind="hang.collective_mismatch", severity=Severity.CRITICAL, ranks=culprits, waiting_ranks=others,
+        summary=words.shortened(text + "."), causes=(cause,), step=scene.step(tuple(calls)), sure=True,
+        locations=tuple(p for r in culprits for p in _places(scene, calls, r)), since_s=scene.state.now_s, key="parted",
+    )  # fmt: skip
+
+
+def _places(scene: Scene, calls: dict[int, Frame], rank: int) -> tuple[Location, ...]:
+    detail = scene.state.detail(rank)
+    return places.starting(rank, calls[rank], places.outside(detail) or places.at_end(detail))
