@@ -73,7 +73,7 @@ touch "$TMPDIR/exploded"
 echo "Error: Permission Denied: Operation not permitted (os error 1)" >&2
 exit 1
 """
-# Otherwise torch's gloo may find, after a restart, the addresses of the ranks that are gone, and hang, with diagd or not.
+# Otherwise gloo may find the addresses of dead ranks after a restart, and hang, with diagd or without.
 FRESH_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 # /dev/shm is where this file is, below which nothing can be made.
 WITHOUT_SHM = """
