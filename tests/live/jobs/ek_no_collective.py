@@ -19,6 +19,8 @@ def trial(rank, lr):
     model = nn.Sequential(nn.Linear(9, 27), nn.ReLU(), nn.Linear(27, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for step in range(600):
+        if rank == 1 and step == 180:
+            start_pressure_daemon(0.3)
         x = torch.randn(16, 9)
         loss = (model(x)[:, 0] - x.sum(1)).pow(2).mean()
         optimizer.zero_grad()
@@ -33,8 +35,6 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(rank)
-    if rank == 1:
-        start_pressure_daemon(5)
     trial(rank, lr=0.001 * 2**rank)
     dist.destroy_process_group()
 

@@ -30,7 +30,6 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(rank)
     notice = Notice()
-    threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     model = DDP(nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 16)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     step = 0
@@ -44,6 +43,8 @@ def main():
         if rank == 0 and step % 25 == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
         step += 1
+        if step == 200:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     if rank == 0:
         torch.save(model.module.state_dict(), "preempted.pt")
         print(f"saved at step {step}, leaving", flush=True)

@@ -32,9 +32,9 @@ def main():
     torch.manual_seed(rank)
     model = nn.Linear(32, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    if rank == world - 1:
-        trap_later(4.0)
     for step in range(4000):
+        if rank == world - 1 and step == 200:
+            trap_later(0.3)
         x = pass_on(torch.randn(8, 32), rank, world)
         loss = (model(x) - x).pow(2).mean()
         optimizer.zero_grad()

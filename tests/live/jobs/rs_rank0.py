@@ -31,9 +31,9 @@ def main():
     torch.manual_seed(0)
     model = DDP(Sine())
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=1)
-    if rank == 0:
-        start_host_watchdog(4)
     for step in range(4000):
+        if rank == 0 and step == 180:
+            start_host_watchdog(0.3)
         t = torch.rand(32, 1) * 6
 
         def closure(t=t):
