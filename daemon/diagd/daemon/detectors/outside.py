@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, Life, life_of
-from diagd.daemon.detectors.position import is_stopped
+from diagd.daemon.detectors.position import Wait, is_stopped, rests_in_communication
 from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, LATE_S, Scene
 from diagd.daemon.state.model import Detail, Frame
 
 STOPPED_S = 2.0
 QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but only as likely
 WENT_ON_STEPS = 2  # steps done since the others began to wait: it is not late, it took another path
+FEW_GAPS = 2
 MANY_TIMES = 10  # so many times the usual number of steps between two entries: it does not come any more
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 _BLOCKED_IN_DATA = ("queue", "connection", "selectors")
@@ -39,6 +40,8 @@ class Root:
 def outside(scene: Scene, rank: int) -> Finding | None:
     """The finding for a rank outside communication; None while all may be well."""
     root = _root(scene, rank)
+    if scene.state.status(rank).gone and rests_in_communication(root.detail):
+        return None  # it fell inside an operation: it was not late
     if root.detail.debugger:
         return _held(scene, root)
     if is_stopped(scene.state, rank):
@@ -105,7 +108,7 @@ def _left(scene: Scene, root: Root) -> bool:
 def _missing(scene: Scene, root: Root, how: str) -> Finding:
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
     p2p = wait is not None and wait.kind == "p2p"
-    what = words.op_text(wait.op) if wait is not None else "an operation"
+    what = _expected(wait)
     cause = Cause("path", "it took another path in the program, past the operation", 0.85,
                   Basis.OBSERVATION, (_seen(scene, root), *_waiting(scene, root)))  # fmt: skip
     sure = root.failed or _left(scene, root) or _is_elsewhere(scene, root)
@@ -116,6 +119,15 @@ def _missing(scene: Scene, root: Root, how: str) -> Finding:
                     f"never entered {what} and {how}")  # fmt: skip
 
 
+def _expected(wait: Wait | None) -> str:
+    """The operation that the rank should have entered."""
+    if wait is None:
+        return "an operation"
+    if wait.kind != "p2p":
+        return words.op_text(wait.op)
+    return f"the {'RECV' if wait.op.name == 'SEND' else 'SEND'} for rank {wait.rank}'s {wait.op.name}"
+
+
 def _is_elsewhere(scene: Scene, root: Root) -> bool:
     """Whether it has let the operation pass far more often than its own past allows: not late, but on another path.
 
@@ -123,16 +135,26 @@ def _is_elsewhere(scene: Scene, root: Root) -> bool:
     evaluator in a rare barrier has not.
     """
     c, rank = scene.state.columns, root.rank
-    waits = [w for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None and w.kind != "p2p"]
+    waits = [w for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None]
     if not waits or c.step_interval_s[rank] <= 0:
         return False
     wait = min(waits, key=lambda w: w.since_s)
+    if wait.kind == "p2p":
+        usual_s = _usual_gap_s(root.detail, wait)
+        return 0 < usual_s * MANY_TIMES <= scene.age_s(wait)
     entered = scene.ledger.entered(wait.op.group, rank)
     steps_since = (float(c.step_s[rank]) - wait.since_s) / float(c.step_interval_s[rank])
     if entered <= 0:
         return False
     usual_steps = max(int(c.step[rank]) - steps_since, 1.0) / entered
     return steps_since >= MANY_TIMES * max(usual_steps, 1.0)
+
+
+def _usual_gap_s(detail: Detail, wait: Wait) -> float:
+    """The median time between the rank's own operations with the waiting one; 0 where too few are known."""
+    at_s = [op.entered_s for op in detail.history if op.p2p and op.peer in (wait.rank, -1)]
+    gaps = sorted(after - before for before, after in zip(at_s, at_s[1:], strict=False))
+    return gaps[len(gaps) // 2] if len(gaps) >= FEW_GAPS else 0.0
 
 
 def passed_by(found: list[Finding]) -> Finding:

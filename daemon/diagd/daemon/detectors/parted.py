@@ -36,7 +36,10 @@ def _broke_down(scene: Scene) -> bool:
     fell = [e for e in ends if e.signal == "SIGABRT" or (e.code not in (None, 0) and not e.signal)]
     if not fell:
         return False
-    return scene.state.ended_s is not None or scene.state.now_s - min(e.at_s for e in fell) >= SETTLED_S
+    if scene.state.ended_s is not None:
+        return True
+    heard = all(d.history for d in scene.state.details.values())
+    return heard and scene.state.now_s - min(e.at_s for e in fell) >= SETTLED_S
 
 
 def _call(scene: Scene, rank: int) -> Frame | None:

@@ -46,8 +46,10 @@ def waits_of(state: JobState, rank: int) -> tuple[Wait, ...]:
     detail = state.detail(rank)
     if state.status(rank).gone and detail.attempt < state.attempt:
         return ()  # it is to be started again
-    ops = list(_dead_in(state, detail)) if state.status(rank).gone else list(_waiting_in(state, detail))
-    ended = state.status(rank).gone and not (detail.exit is not None and detail.exit.signal in _FROM_OUTSIDE)
+    falls = detail.ending is not None and detail.ending.what == "exception"  # and nothing will catch it
+    gone = state.status(rank).gone or falls
+    ops = list(_dead_in(state, detail)) if gone else list(_waiting_in(state, detail))
+    ended = gone and not (detail.exit is not None and detail.exit.signal in _FROM_OUTSIDE)
     return tuple(_wait(detail, op, bool(op.failed) or ended) for op in ops)
 
 
