@@ -128,10 +128,13 @@ def write_stacks(context: Context) -> None:
     """stacks.txt: Python stacks of the rank and its children."""
     target = context.target
     number = target.box.reader.live(Live.STACK_SIGNAL) if target.box else 0
+    own = target.box.reader.live(Live.OWN_THREAD) if target.box else 0
     pids = [target.pid, *context.proc.descendants([target.pid])[target.pid][:16]]
     context.stacks = tuple(
         stacks.take(
-            stacks.Target(pid, "child" if place else "rank", number, target.stacks_file), context.proc, rich=not place
+            stacks.Target(pid, "child" if place else "rank", number, target.stacks_file, 0 if place else own),
+            context.proc,
+            rich=not place,
         )
         for place, pid in enumerate(pids)
     )

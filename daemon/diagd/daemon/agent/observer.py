@@ -172,7 +172,8 @@ class Observer:
         path = Path(str(box.identity.get("stacks_file") or box.path.with_name(f"{box.pid}.stacks")))
         number = box.reader.live(Live.STACK_SIGNAL)
         stale = now_s - boxes.time_s(box.reader, Live.HEARTBEAT_NS) > _HEARTBEAT_STALE_S
-        found = [stacks.take(stacks.Target(watch.pid, "rank", number, path), self._proc, rich=stale)]
+        target = stacks.Target(watch.pid, "rank", number, path, box.reader.live(Live.OWN_THREAD))
+        found = [stacks.take(target, self._proc, rich=stale)]
         for pid in watch.meter.living_children()[:_MAX_CHILD_STACKS]:
             if time.monotonic() < deadline_s:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))

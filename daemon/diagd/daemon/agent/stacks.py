@@ -1,6 +1,8 @@
 """The stack of a process: by its own faulthandler where that is armed, else from outside by py-spy."""
 
+import ctypes
 import os
+import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,13 @@ LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be wri
 _SETTLED_S = 0.02  # faulthandler writes in small pieces: done when the file has not grown for so long
 _FILE_BYTES = 256 * 1024
 _STOPPED = ("T", "t")
+_TGKILL = {"x86_64": 234, "aarch64": 131}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# Not started again after a signal handler, whatever the handler's flags (man 7 signal).
+_CUT_SHORT = frozenset({
+    "nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2",
+    "semop", "semtimedop", "rt_sigtimedwait", "pause", "rt_sigsuspend", "io_uring_enter", "futex_waitv",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,7 @@ class Target:
     role: str = "rank"
     signal: int = 0  # that faulthandler may be registered for; 0 none
     stacks_file: Path | None = None  # where it writes
+    thread: int = 0  # native id of diagd's own thread in it; 0 in a forked child, which has none
 
 
 def take(target: Target, proc: Procfs, *, rich: bool = False, wait_s: float = SIGNAL_WAIT_S) -> Stack:
@@ -56,22 +66,43 @@ def take(target: Target, proc: Procfs, *, rich: bool = False, wait_s: float = SI
 def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tuple[Thread, ...]:
     """What faulthandler writes on its signal; nothing where it is not armed or does not answer in time.
 
-    The signal is sent only to a process that catches it, as its default is to kill, and only where that process has the
-    file open: a forked child inherits both, and a program started with exec neither.
+    The signal is sent only to a process that catches it, as its default is to kill, and only where that process has
+    the file open: a forked child inherits both, and a program started with exec neither. It goes to diagd's own thread,
+    since a sleep or a poll that a signal cuts short would not be the job's own any more; where there is no such thread,
+    only to a process whose call goes on after a signal.
     """
     path = target.stacks_file
     if not target.signal or path is None or not proc.caught_signals(target.pid) >> (target.signal - 1) & 1:
         return ()
     if not proc.has_open(target.pid, path):
         return ()
+    if not target.thread and proc.call(target.pid).name in _CUT_SHORT:
+        return ()
     try:
         if path.stat().st_size > _FILE_BYTES:  # /dev/shm may be small; the rank appends, so it goes on at the start
             os.truncate(path, 0)
         start = path.stat().st_size
-        os.kill(target.pid, target.signal)
+        if target.thread:
+            _tgkill(target.pid, target.thread, target.signal)
+        else:
+            os.kill(target.pid, target.signal)
         return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
     except OSError:  # the process or its file is gone
         return ()
+
+
+def _tgkill(pid: int, thread: int, number: int) -> None:
+    """Send a signal to one thread; Python has no call for it.
+
+    Raises:
+        OSError: There is no such thread, or it is not ours to signal.
+    """
+    call = _TGKILL.get(platform.machine())
+    if call is None:
+        os.kill(pid, number)
+    elif _LIBC.syscall(call, pid, thread, number) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def left_behind(path: Path, pid: int, died_s: float) -> Stack | None:

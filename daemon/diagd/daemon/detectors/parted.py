@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.position import rests_in_communication
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Frame
 
+STOOD_S = 2.0  # ranks that have stood so long are not one operation apart by chance
 SETTLED_S = 1.0  # after the first end, so that all that the ranks left behind has been read
 
 
@@ -54,6 +56,15 @@ def _call(scene: Scene, rank: int) -> Frame | None:
     return next((f for f in detail.ending.frames if f.user), None)
 
 
+def _stood_s(scene: Scene, rank: int) -> float:
+    """For how long the rank had been in its call when it fell out of it."""
+    detail, wait = scene.state.detail(rank), scene.graph.wait(rank)
+    fell_s = detail.ending.at_s if detail.ending is not None else detail.exit.at_s if detail.exit is not None else 0.0
+    if wait is not None and wait.op.source == "probe":
+        return (wait.op.returned_s or fell_s) - wait.op.entered_s
+    return fell_s - float(scene.state.columns.phase_s[rank])
+
+
 def _unusual(scene: Scene, place: tuple[str, int]) -> bool:
     """Whether no rank is known to have communicated from there before."""
     for detail in scene.state.details.values():
@@ -66,7 +77,9 @@ def _unusual(scene: Scene, place: tuple[str, int]) -> bool:
 def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> Finding:
     strange = sorted(r for place, ranks in by_place.items() if _unusual(scene, place) for r in ranks)
     told = 0 < len(strange) < len(calls)
-    culprits = tuple(strange) if told else tuple(sorted(calls))
+    fewest, tie = minority(sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks)))
+    voted = not told and not tie and all(_stood_s(scene, r) >= STOOD_S for r in calls)
+    culprits = tuple(strange) if told else fewest if voted else tuple(sorted(calls))
     others = tuple(sorted(set(calls) - set(culprits)))
     sides = "; ".join(
         f"{words.ranks_text(ranks)} in {words.place_text(calls[ranks[0]])}" for ranks in sorted(by_place.values())
@@ -79,9 +92,8 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
         for rank, frame in list(calls.items())[:6]
     )
     why = "the ranks took different paths in the program and met in different operations"
-    cause = Cause(
-        "path", why + ("" if told else "; which of them is right cannot be told"), 0.7, Basis.INFERENCE, evidence
-    )
+    why += "" if told or voted else "; which of them is right cannot be told"
+    cause = Cause("path", why, 0.7, Basis.INFERENCE, evidence)
     return Finding(
         kind="hang.collective_mismatch", severity=Severity.CRITICAL, ranks=culprits, waiting_ranks=others,
         summary=words.shortened(text + "."), causes=(cause,), step=scene.step(tuple(calls)), sure=True,

@@ -49,6 +49,7 @@ class Live(IntEnum):
     STACK_SIGNAL = 18  # signal with a faulthandler registered, 0 if none
     STEP_STARTED_NS = 19
     GROUPS_BEGUN = 20  # creations of groups this rank has entered, also of groups it is no member of
+    OWN_THREAD = 22  # native id of diagd's thread: a signal sent to it disturbs no call of the job's
     BACKWARD_SITE = 21  # string: where the last backward pass was called
 
 
