@@ -1,6 +1,7 @@
 """The root of the waits is a rank outside communication: stopped, stuck, starved of data, or only late."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
@@ -153,7 +154,7 @@ def _is_elsewhere(scene: Scene, root: Root) -> bool:
 def _usual_gap_s(detail: Detail, wait: Wait) -> float:
     """The median time between the rank's own operations with the waiting one; 0 where too few are known."""
     at_s = [op.entered_s for op in detail.history if op.p2p and op.peer in (wait.rank, -1)]
-    gaps = sorted(after - before for before, after in zip(at_s, at_s[1:], strict=False))
+    gaps = sorted(after - before for before, after in pairwise(at_s))
     return gaps[len(gaps) // 2] if len(gaps) >= FEW_GAPS else 0.0
 
 
