@@ -45,7 +45,7 @@ def shown_verdicts(result: dict[str, Any]) -> list[list[str]]:
 
 
 SECTIONS = {
-    "steps": Section(lambda quick: steps.measure(24 if quick else 200), steps.shown),
+    "steps": Section(lambda quick: steps.measure(24 if quick else 240), steps.shown),
     "micro": Section(lambda quick: micro.measure(10 if quick else 100), micro.shown),
     "verdicts": Section(measure_verdicts, shown_verdicts),
     "eight": Section(lambda quick: eight.measure(8 if quick else 30, 2 if quick else 7), eight.shown),

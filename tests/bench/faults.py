@@ -1,8 +1,8 @@
 """`python -m tests.bench.faults`: the wide matrix of faults on real jobs; how fast and how well each is named.
 
-    python -m tests.bench.faults [FOLDER OF CASES…] [--only NAME…] [--resume] [--at-once N]
+    python -m tests.bench.faults [FOLDER OF CASES…] [--only NAME…] [--resume] [--at-once N] [--results DIR]
 
-Writes results/faults.json after each case, and results/faults.md from it. Not a test: nothing fails, figures are kept.
+Writes faults.json after each case, and faults.md from it, to results/. Not a test: nothing fails, figures are kept.
 """
 
 import argparse
@@ -34,12 +34,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--at-once", type=int, default=1, metavar="N", help="small jobs side by side: faster, less exact"
     )
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="write there instead")
     return parser.parse_args()
 
 
 def main() -> None:
     args = arguments()
-    path = RESULTS / "faults.json"
+    path = args.results / "faults.json"
     kept = read(path) if args.resume or args.only else {}
     cases = load_faults() + [case for root in args.handed for case in load_handed(root)]
     if args.only:
@@ -57,7 +58,7 @@ def main() -> None:
     print(f"{len(cases)} cases", flush=True)
     run_cases(cases, done, at_once=args.at_once)
     write(path, about, kept)
-    print(f"\n{RESULTS / 'faults.md'}\n\n{render(about, list(kept.values()))}")
+    print(f"\n{path.with_suffix('.md')}\n\n{render(about, list(kept.values()))}")
 
 
 def as_row(result: Result) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 def write(path: Path, about: dict[str, str], rows: dict[str, dict[str, Any]]) -> None:
     """Keep all rows, as JSON and as a page."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": about, "cases": list(rows.values())}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(render(about, list(rows.values())), encoding="utf-8")
