@@ -59,15 +59,21 @@ def install(names: tuple[str, ...]) -> None:
 def compare(call: Callable[[], Any], names: tuple[str, ...], blocks: int, calls: int) -> dict[str, list[float]]:
     """Microseconds per call: without wrappers, with them, and with them but switched off."""
     found: dict[str, list[float]] = {"without": [], "with": [], "switched_off": []}
-    for _ in range(blocks):
-        remove(names)
-        found["without"].append(timed(call, calls))
-        install(names)
-        found["with"].append(timed(call, calls))
-        STATE.record(False)
-        found["switched_off"].append(timed(call, calls))
-        STATE.record(True)
+    for block in range(blocks):
+        for kind in rotated(list(found), block):
+            if kind == "without":
+                remove(names)
+            STATE.record(kind != "switched_off")
+            found[kind].append(timed(call, calls))
+            if kind == "without":
+                install(names)
+    STATE.record(True)
     return found
+
+
+def rotated(kinds: list[str], by: int) -> list[str]:
+    """Each comes first, second and last equally often: a place in the order has effects of its own."""
+    return kinds[by % len(kinds) :] + kinds[: by % len(kinds)]
 
 
 def timed(call: Callable[[], Any], calls: int) -> float:
@@ -80,21 +86,17 @@ def timed(call: Callable[[], Any], calls: int) -> float:
     return (time.thread_time_ns() - began) / calls / 1000
 
 
-def make_step() -> Callable[[], Any]:
+def make_step(steps: int) -> Callable[[], Any]:
     """A step with all that a loop has, and as little computing as there can be."""
     model = DistributedDataParallel(nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=1)
-    rest = iter(loader)
+    # One epoch, as beginning another is no part of a step.
+    batches = iter(DataLoader(TensorDataset(torch.randn(steps, 4)), batch_size=1))
 
     def step() -> None:
-        nonlocal rest
-        batch = next(rest, None)
-        if batch is None:
-            rest = iter(loader)
-            batch = next(rest)
+        (batch,) = next(batches)
         optimizer.zero_grad()
-        model(batch[0]).sum().backward()
+        model(batch).sum().backward()
         optimizer.step()
 
     return step
@@ -110,7 +112,7 @@ def main(blocks: int) -> None:
             lambda: dist.all_reduce(tensor, async_op=True).wait(), PER_COLLECTIVE, blocks, 300
         ),
         "broadcast": compare(lambda: dist.broadcast(tensor, 0), PER_COLLECTIVE, blocks, 300),
-        "step": compare(make_step(), PER_STEP, blocks, 100),
+        "step": compare(make_step(blocks * 3 * 110), PER_STEP, blocks, 100),
     }
     Path("micro.json").write_text(json.dumps(result), encoding="utf-8")
     dist.destroy_process_group()

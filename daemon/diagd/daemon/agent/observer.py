@@ -24,6 +24,7 @@ _MAX_CHILD_STACKS = 16
 _CHILD_STACKS_S = 1.5  # children that are not reached by then are left for the next look
 _CHILD_WAIT_S = 0.2
 _HISTORY = 256
+_ROUTINE_HISTORY = 64  # of a job that runs: enough to compare the ranks
 
 
 class Observer:
@@ -154,7 +155,9 @@ class Observer:
         raw = watch.meter.raw(before, now_s) if before else None
         try:
             if with_history:
-                watch.history = boxes.operations(watch.box.reader, watch.box.reader.history(_HISTORY))
+                routine = not (with_stacks or with_recorder) and before is not None and before.state not in "ZX"
+                records = watch.box.reader.history(_ROUTINE_HISTORY if routine else _HISTORY)
+                watch.history = boxes.operations(watch.box.reader, records)
             if before is not None and before.state not in "ZX":
                 if with_stacks:
                     watch.note_stacks(self._stacks(watch, now_s, time.monotonic() + _CHILD_STACKS_S), now_s)

@@ -9,6 +9,7 @@ QUIET_S = 1.2  # nothing was done in the program for so long
 QUIET_STEPS = 2.0  # or for so many usual steps
 QUIET_FIRST_STEP_S = 5.0
 MOST_RANKS = 64  # looked at in one go
+ROUTINE_S = 10.0  # so often the last operations of all are compared, hang or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,22 @@ def attention(state: JobState) -> Attention:
     alive = [r for r in ranks if not state.status(r).gone]
     quiet = [r for r in alive if _quiet(state, r)]
     if not quiet and not (gone and alive):
-        return Attention()
-    suspects = alive[:MOST_RANKS] if quiet else []
+        return Attention(history=tuple(r for r in alive if _not_compared(state, r))[:MOST_RANKS])
+    # Ranks that wait in an operation say where; those that do not are the riddle.
+    suspects = sorted(alive, key=lambda r: (state.columns.wait_s[r] > 0, r))[:MOST_RANKS] if quiet else []
     lacking = [r for r in suspects if _lacks_entries(state, r)]
     return Attention(
         stacks=tuple(suspects) if quiet else (),
         recorder=tuple(lacking),
         history=tuple(r for r in ranks if r in suspects or r in gone)[:MOST_RANKS],
     )
+
+
+def _not_compared(state: JobState, rank: int) -> bool:
+    """Whether its operations were not read for so long; not before the first steps are done."""
+    c = state.columns
+    begun = c.step[rank] >= 1 and c.operations[rank] > 0
+    return bool(begun) and state.now_s - float(c.history_s[rank]) >= ROUTINE_S
 
 
 def _quiet(state: JobState, rank: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, ended, mismatch, outside, parted, waiting
+from diagd.daemon.detectors import circle, ended, mismatch, outside, parted, silent, waiting
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
@@ -113,7 +113,7 @@ def _left_out(scene: Scene) -> list[int]:
     return sorted(left, key=lambda r: scene.state.detail(r).group_count)
 
 
-DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, _roots)
+DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, silent.silent, _roots)
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
 

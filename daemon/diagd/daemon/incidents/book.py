@@ -138,7 +138,7 @@ class IncidentBook:
 
     def _is_over(self, incident: Incident, state: JobState) -> bool:
         if state.ended_s is not None:  # what stood when the job fell is why it fell
-            return state.exit_code == 0
+            return state.exit_code == 0 and not incident.goes_on
         if incident.kind.startswith("exit."):
             return state.attempt > incident.attempt
         if state.stopping_s is not None or any(
@@ -163,7 +163,7 @@ def _fill(incident: Incident, finding: Finding) -> None:
     incident.summary, incident.causes = finding.summary, finding.causes
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
     incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq
-    incident.names = finding.names[:20]
+    incident.names, incident.goes_on = finding.names[:20], finding.goes_on
     if finding.locations or not incident.locations:
         incident.locations = finding.locations
     incident.fingerprint = _fingerprint(finding)

@@ -31,6 +31,7 @@ class Incident:
     resolved_s: float | None = None
     fingerprint: str = ""
     key: str = ""
+    goes_on: bool = False
     strikes: int = 0
     dump: str | None = None
 

@@ -70,6 +70,7 @@ class Columns:
     memory_moved_s: Floats
     program_moved_s: Floats  # a step, an operation or a phase
     frames_moved_s: Floats  # another stack than at the last look
+    history_s: Floats  # when the finished operations were last read
 
 
 _BOOLS = ("known", "is_rank")
@@ -155,6 +156,8 @@ class JobState:
         if old is not None and (old.attempt, old.pid) != (detail.attempt, detail.pid) and detail.attempt < old.attempt:
             return  # late news of a process that was replaced
         self._grow(detail.rank)
+        if detail.history:
+            self.columns.history_s[detail.rank] = now_s
         if old is not None and old.pid == detail.pid:
             detail = _merged(old, detail)
         self.details[detail.rank], self.read_s[detail.rank] = detail, now_s

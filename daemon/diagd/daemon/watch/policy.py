@@ -51,31 +51,32 @@ class Policy:
     _wanted: "queue.SimpleQueue[tuple[Incident, Path] | None]" = field(default_factory=queue.SimpleQueue)
     _done: "queue.SimpleQueue[tuple[Incident, Path | None]]" = field(default_factory=queue.SimpleQueue)
     _thread: threading.Thread | None = None
-    _pending: int = 0
+    _under_way: set[str] = field(default_factory=set)
+    _held_said: set[str] = field(default_factory=set)
 
     def consider(self, incidents: Iterable[Incident], now_s: float) -> None:
         """Begin what is due, and finish what has been done since."""
         by_id = {incident.id: incident for incident in incidents}
         while not self._done.empty():
             incident, folder = self._done.get()
-            self._pending -= 1
+            self._under_way.discard(incident.id)
             current = by_id.get(incident.id, incident)
             if folder is not None:
                 self.dumped(current, self._shown(folder))
-            self._act(current, now_s)
+            by_id.setdefault(current.id, current)
         for incident in by_id.values():
-            if not is_hang(incident, now_s) or incident.id in self._taken or not self._lives(incident):
+            if not is_hang(incident, now_s) or incident.id in self._under_way or not self._lives(incident):
                 continue
-            self._taken.add(incident.id)
-            if incident.dump:  # taken by a watcher before this one
-                self._act(incident, now_s)
+            if incident.dump or incident.id in self._taken:  # by this watcher, or by one before it
+                self._act(incident)
             else:
+                self._taken.add(incident.id)
                 self._order_dump(incident)
 
     @property
     def busy(self) -> bool:
         """Whether a dump is under way."""
-        return self._pending > 0
+        return bool(self._under_way)
 
     def close(self) -> None:
         """Let a dump that is under way end."""
@@ -91,7 +92,7 @@ class Policy:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="diagd-dump", daemon=True)
             self._thread.start()
-        self._pending += 1
+        self._under_way.add(incident.id)
         self._wanted.put((incident, self.dumps / incident.id))
 
     def _work(self) -> None:
@@ -106,14 +107,13 @@ class Policy:
             else:
                 self._done.put((incident, folder))
 
-    def _act(self, incident: Incident, now_s: float) -> None:
-        if self.on_hang == "dump" or incident.id in self._acted or not is_hang(incident, now_s):
-            return
-        if not self._lives(incident):
+    def _act(self, incident: Incident) -> None:
+        if self.on_hang == "dump" or incident.id in self._acted:
             return
         if held := next((by for rank in incident.ranks if (by := self.ranks.held_by(rank))), ""):
-            log.warning("the job is left alone: %s", held)
-            self._taken.discard(incident.id)  # it may be let go of
+            if incident.id not in self._held_said:
+                log.warning("the job is left alone: %s", held)
+            self._held_said.add(incident.id)  # it may be let go of
             return
         self._acted.add(incident.id)
         if self.on_hang == "abort":
@@ -138,4 +138,4 @@ def is_hang(incident: Incident, now_s: float) -> bool:
         return False
     if incident.kind.startswith("exit."):
         return bool(incident.waiting_ranks) and now_s - incident.opened_s >= DEATH_PATIENCE_S
-    return incident.kind.startswith("hang.")
+    return incident.kind.startswith("hang.") and not incident.goes_on

@@ -1,0 +1,87 @@
+"""The same operation with other arguments, and no error: some mismatches pass, with wrong numbers.
+
+gloo adds int32 to float32 and takes one rank's MAX with another's SUM without a word. So the finished operations of all
+ranks are compared too.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.ledger import classes, differing, minority, signature
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Operation
+
+SEEN_TIMES = 3  # places at which it must be seen: one could be two counters read in the wrong moment
+# An uneven gather is legal where the backend turns it into broadcasts.
+_UNEVEN = frozenset({"ALLGATHER", "REDUCE_SCATTER", "ALLGATHER_COALESCED", "REDUCE_SCATTER_COALESCED"})
+
+Fault = tuple[str, tuple[int, ...], tuple[str, ...], str]  # group, culprits, fields, operation
+
+
+def silent(scene: Scene) -> Iterator[Finding]:
+    """One finding for each set of ranks that goes on calling an operation with other arguments than the rest."""
+    seen: Counter[Fault] = Counter()
+    last: dict[Fault, dict[int, Operation]] = {}
+    for (group, _), ops in sorted(scene.ledger.probe.items()):
+        done = {r: op for r, op in ops.items() if op.returned_s is not None and not op.failed}
+        found = _disagreement(done)
+        if found is not None:
+            fault = (group, *found, next(iter(done.values())).name)
+            seen[fault] += 1
+            last[fault] = done
+    for fault, times in seen.items():
+        if times >= SEEN_TIMES:
+            yield _finding(scene, fault, times, last[fault])
+
+
+def _disagreement(ops: dict[int, Operation]) -> tuple[tuple[int, ...], tuple[str, ...]] | None:
+    """(culprits, fields) where ranks finished an operation of one name with different arguments."""
+    names = {op.name for op in ops.values()}
+    if len(ops) < 2 or len(names) != 1:
+        return None
+    signatures = {r: signature(op) for r, op in ops.items()}
+    if names & _UNEVEN:
+        signatures = {r: (name, dtype, None, reduce, root) for r, (name, dtype, _, reduce, root) in signatures.items()}
+    ranked = classes(signatures)
+    if len(ranked) < 2:
+        return None
+    return minority(ranked)[0], differing(signatures)
+
+
+def _finding(scene: Scene, fault: Fault, times: int, ops: dict[int, Operation]) -> Finding:
+    group, culprits, fields, name = fault
+    others = tuple(sorted(set(ops) - set(culprits))) or culprits
+    mine, theirs = ops[culprits[0]], ops[others[-1]]
+    text = (
+        f"{words.ranks_text(culprits)} {words.verb(culprits, 'calls', 'call')} {name} of group {group} with another "
+        f"{' and '.join(fields)} ({_said(mine, fields)}) than {words.ranks_text(others)} ({_said(theirs, fields)})"
+    )
+    place = words.place_text(mine.site)
+    text += (f" in {place}" if place else "") + ": nothing hangs, and the numbers are wrong"
+    by_rank = defaultdict(list)
+    for rank in (*culprits[:2], *others[:2]):
+        by_rank[_said(ops[rank], fields)].append(rank)
+    evidence = tuple(
+        Evidence(f"{words.op_text(ops[ranks[0]])} with {said}, as at {times} places", "probe", ranks[0])
+        for said, ranks in by_rank.items()
+    )
+    cause = Cause("arguments", f"the ranks call the same operation with another {' and '.join(fields)}", 0.95,
+                  Basis.OBSERVATION, evidence)  # fmt: skip
+    return Finding(
+        kind="hang.collective_mismatch", severity=Severity.CRITICAL, ranks=culprits, group=group, op_name=name,
+        op_seq=mine.seq, names=fields, summary=words.shortened(text + "."), causes=(cause,), sure=True, goes_on=True,
+        locations=tuple(p for r in culprits for p in _places(ops[r], r)), step=scene.step(tuple(ops)),
+        since_s=mine.entered_s, key=f"silent:{group}:{name}",
+    )  # fmt: skip
+
+
+def _places(op: Operation, rank: int) -> tuple[Location, ...]:
+    return places.starting(rank, op.site, ()) if op.site is not None else ()
+
+
+def _said(op: Operation, fields: tuple[str, ...]) -> str:
+    known = {"dtype": op.dtype, "number of elements": f"{op.numel} elements", "reduce op": op.reduce_op,
+             "root": f"root {op.root}", "operation": op.name}  # fmt: skip
+    return ", ".join(known[f] for f in fields)

@@ -1,0 +1,87 @@
+"""Where histories part, and what is left to tell when communication broke down."""
+
+from tests.detectors.states import IN_BACKWARD, TRAIN, Job, at, job
+
+from diagd.daemon.detectors.history import strayed_at
+from diagd.daemon.detectors.scene import scene_of
+
+
+def gathers(made: Job, places: int, odd: dict[int, str] | None = None) -> Job:
+    """All ranks call from the same line each time, but rank 0 at the places of `odd` from that function."""
+    for seq in range(1, places + 1):
+        for rank in range(3):
+            function = (odd or {}).get(seq, "forward") if rank == 0 else "forward"
+            made.ranks[rank].detail = made.ranks[rank].detail.with_(
+                history=(
+                    *made.ranks[rank].detail.history,
+                    *job_op(function, seq, made.now_s),
+                )
+            )
+    return made
+
+
+def job_op(function: str, seq: int, now_s: float) -> tuple[object, ...]:
+    from diagd.daemon.state.model import Operation
+
+    return (Operation("ALLGATHER", "0", seq, entered_s=now_s, returned_s=now_s, site=at(function, line=len(function))),)
+
+
+def test_the_call_that_no_other_rank_made_is_the_place_of_the_mistake() -> None:
+    made = gathers(job(3), 20, {15: "snapshot", 16: "snapshot"}).report()
+    strayed = strayed_at(scene_of(made.state), "0", 21, 0)
+    assert strayed is not None
+    assert strayed.function == "snapshot"
+
+
+def test_lines_that_always_differ_tell_nothing() -> None:
+    made = gathers(job(3), 20, dict.fromkeys(range(1, 21), "as_root")).report()
+    assert strayed_at(scene_of(made.state), "0", 21, 0) is None
+
+
+def test_ranks_that_call_from_the_same_lines_have_not_strayed() -> None:
+    made = gathers(job(3), 20).report()
+    assert strayed_at(scene_of(made.state), "0", 21, 0) is None
+
+
+def aborted(usual: str) -> Job:
+    """Rank 0 aborts inside backward at `log_norm`; the others fall out of `forward`, where all have been before."""
+    made = gathers(job(3), 12)
+    made.stack(0, IN_BACKWARD, at(usual, line=len(usual)), TRAIN).dies(0, signal="SIGABRT")
+    for rank in (1, 2):
+        made.waits(rank, "ALLGATHER", seq=13, site=at("forward", line=len("forward"))).wait_raises(rank, "[gloo] reset")
+    return made
+
+
+def test_a_call_never_made_before_is_blamed_when_communication_breaks_down() -> None:
+    made = aborted("log_norm").passes(2)
+    made.state.end(1, made.now_s)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.locations[0].frame.function) == (
+        "hang.collective_mismatch", (0,), "log_norm",
+    )  # fmt: skip
+    assert found.causes[0].confidence <= 0.7
+
+
+def test_ranks_that_all_stood_at_one_call_are_not_said_to_disagree() -> None:
+    made = aborted("forward").passes(2)
+    made.state.end(1, made.now_s)
+    assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
+
+
+def test_a_rank_that_makes_many_steps_without_the_group_is_missing_for_sure() -> None:
+    made = job(3).entered(2, 8).waits(0, seq=9).waits(1, seq=9).entered(2, 8).train(2, step_s=0.5)
+    early = {(f.kind, f.severity.value) for f in made.passes(4.5).find()}
+    assert early <= {("hang.rank_missing", "warning")}
+    found = made.passes(3).finds()
+    assert (found.kind, found.ranks, found.severity.value) == ("hang.rank_missing", (2,), "critical")
+
+
+def test_an_evaluator_that_waits_for_a_rare_barrier_is_no_fault() -> None:
+    made = job(3).entered(1, 1).entered(2, 1).waits(0, seq=2).train(1, 2, step_s=0.5).passes(8)
+    assert all(f.severity.value != "critical" for f in made.find())
+
+
+def test_a_rank_that_has_destroyed_the_group_can_never_come() -> None:
+    made = job(2).waits(0, seq=5).outside(1, "predict").works(1, "io")
+    made.issued(1, "DESTROY", 0, returned_s=made.now_s)
+    assert made.passes(6).kinds() == {("hang.rank_missing", (1,), "critical")}
