@@ -353,6 +353,7 @@ def _finding(
         causes=(cause,),
         step=scene.step((root.rank,)),
         sure=sure,
+        times_out_s=scene.times_out_s(root.dependents),
         since_s=scene.state.now_s - max(root.waited_s, root.life.idle_s if not root.dependents else 0.0),
         key=f"root:{root.rank}",
     )

@@ -31,6 +31,15 @@ class Scene:
         """The longest wait of these ranks; 0 where none waits."""
         return max((self.age_s(w) for r in ranks for w in self.graph.waits.get(r, ())[:1]), default=0.0)
 
+    def times_out_s(self, ranks: tuple[int, ...]) -> float | None:
+        """When the backend gives up the first of these ranks' waits, as far as the flight recorder tells."""
+        found = []
+        for wait in (w for r in ranks for w in self.graph.waits.get(r, ())[:1]):
+            entry = self.ledger.recorder.get((wait.op.group, wait.op.seq), {}).get(wait.rank)
+            if entry is not None and entry.timeout_s > 0:
+                found.append(wait.since_s + entry.timeout_s)
+        return min(found, default=None)
+
     def failed(self, ranks: tuple[int, ...]) -> bool:
         """Whether some of these ranks' waits ended in an exception or death: the fault has had its effect."""
         return any(w.failed for r in ranks for w in self.graph.waits.get(r, ()))

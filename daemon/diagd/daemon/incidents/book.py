@@ -164,6 +164,7 @@ def _fill(incident: Incident, finding: Finding) -> None:
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
     incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq
     incident.names, incident.goes_on = finding.names[:20], finding.goes_on
+    incident.times_out_s = finding.times_out_s
     if finding.locations or not incident.locations:
         incident.locations = finding.locations
     incident.fingerprint = _fingerprint(finding)

@@ -32,6 +32,7 @@ class Incident:
     fingerprint: str = ""
     key: str = ""
     goes_on: bool = False
+    times_out_s: float | None = None
     strikes: int = 0
     dump: str | None = None
 

@@ -99,6 +99,7 @@ class Operation:
     failed: str = ""  # "RuntimeError: …" where it raised
     detail: str = ""  # a store's key, a new group's ranks
     retired: bool | None = None  # flight recorder only
+    timeout_s: float = 0.0  # after which the backend gives it up; flight recorder only, 0 not known
 
     @property
     def p2p(self) -> bool:

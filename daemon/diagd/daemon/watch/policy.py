@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 # A death is the launcher's business; if ranks still wait for the dead one after this, it has become a hang. torchrun
 # ends the others within a second, and what ignores SIGTERM after 30 s.
 DEATH_PATIENCE_S = 35.0
+BEFORE_TIMEOUT_S = 6.0  # a dump takes up to 3 s, and looks come twice a second
 
 
 class Ranks(Protocol):
@@ -65,10 +66,12 @@ class Policy:
                 self.dumped(current, self._shown(folder))
             by_id.setdefault(current.id, current)
         for incident in by_id.values():
-            if not is_hang(incident, now_s) or incident.id in self._under_way or not self._lives(incident):
+            hangs = is_hang(incident, now_s)
+            if not (hangs or _runs_out(incident, now_s)) or incident.id in self._under_way or not self._lives(incident):
                 continue
             if incident.dump or incident.id in self._taken:  # by this watcher, or by one before it
-                self._act(incident)
+                if hangs:
+                    self._act(incident)
             else:
                 self._taken.add(incident.id)
                 self._order_dump(incident)
@@ -130,6 +133,12 @@ class Policy:
         if self.report_dir is not None and folder.is_relative_to(self.report_dir):
             return folder.relative_to(self.report_dir).as_posix()
         return str(folder)
+
+
+def _runs_out(incident: Incident, now_s: float) -> bool:
+    """Whether torch is about to give up what the ranks wait in, which ends the job and its evidence."""
+    ends_s = incident.times_out_s
+    return incident.is_open and ends_s is not None and ends_s - BEFORE_TIMEOUT_S <= now_s < ends_s
 
 
 def is_hang(incident: Incident, now_s: float) -> bool:
