@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
 from diagd.daemon.detectors.ledger import UNNAMED, minority
@@ -22,6 +22,8 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
     culprits, tie = _out_of_order(waits)
+    if tie and (strayed := history.first_time(scene, waits)):
+        culprits, tie = strayed, False
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))

@@ -5,9 +5,12 @@ wrong ones, often without an error, until two meet that cannot. The call sites s
 """
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
+from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.model import Frame
+from diagd.daemon.state.model import Detail, Frame, Operation
 
 AGREED_BEFORE = 8  # so many places at which all were called from the same line, or the lines tell nothing
 AGREES_SURELY = 32  # so many: not by chance, as within one step of a model called from one line; look no further
@@ -32,6 +35,39 @@ def strayed_at(scene: Scene, group: str, seq: int, rank: int) -> Frame | None:
         else:
             first, agreed = mine, 0
     return first if agreed >= AGREED_BEFORE else None
+
+
+def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of these ranks those that came to their wait by a way that no rank ever went before, where that is not all.
+
+    A way is a call site and the one before it. Order that all ranks have kept for many steps is the program's; who
+    breaks it is at fault, also where a vote of those on the circle is a tie.
+    """
+    known = {way for detail in scene.state.details.values() for way in _ways(detail)}
+    ways = {rank: _way_to(scene.state.detail(rank), wait.op) for rank, wait in waits.items()}
+    if any(way is None for way in ways.values()):
+        return ()
+    strangers = tuple(sorted(r for r, way in ways.items() if way not in known))
+    return strangers if len(strangers) < len(ways) else ()
+
+
+Way = tuple[tuple[str, int], tuple[str, int]]
+
+
+def _ways(detail: Detail) -> Iterator[Way]:
+    """From which line to which the rank's finished operations went."""
+    done = [op.site for op in detail.history if op.returned_s is not None and not op.failed and op.thread == detail.pid]
+    for before, after in pairwise(done):
+        if before is not None and after is not None:
+            yield _line(before), _line(after)
+
+
+def _way_to(detail: Detail, op: Operation) -> Way | None:
+    before = [
+        o.site for o in detail.history
+        if o.returned_s is not None and o.thread == detail.pid and o.entered_s < op.entered_s and o.site is not None
+    ]  # fmt: skip
+    return (_line(before[-1]), _line(op.site)) if before and op.site is not None else None
 
 
 def _sites(scene: Scene, group: str, place: int, rank: int) -> tuple[Frame | None, tuple[str, int] | None]:
