@@ -25,7 +25,7 @@ def test_a_process_that_is_gone_reads_as_nothing(tmp_path: Path) -> None:
     assert (proc.io_bytes(7), proc.caught_signals(7), proc.tracer(7), proc.wchan(7)) == (0, 0, 0, "")
     assert proc.call(7).name == ""
     assert proc.thread_cpu_s(7, 7) is None
-    assert not proc.may_trace(7)
+    assert proc.may_trace(7)  # no permission is lacking
 
 
 def test_io_counts_what_went_through_read_and_write(tmp_path: Path) -> None:

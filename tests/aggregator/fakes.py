@@ -120,6 +120,8 @@ def rank_facts(rank: int, **changes: object) -> Facts:
 class FakeObserver:
     """Ranks of which a test says how they are."""
 
+    notes: tuple[str, ...] = ()
+
     def __init__(self, ranks: int = 2) -> None:
         self.facts = {rank: rank_facts(rank) for rank in range(ranks)}
         self.found = {rank: Detail(rank, host="h", node="n1", pid=1000 + rank) for rank in range(ranks)}

@@ -329,3 +329,12 @@ def test_a_job_that_waits_now_and_then_for_a_checkpoint_opens_nothing_critical()
         seen.passes(5)
     assert severities(seen.all) <= {Severity.INFO}
     assert all(i.peak_severity == Severity.INFO and not i.is_open for i in seen.all)
+
+
+def test_a_rank_that_was_called_late_while_it_was_dying_is_one_incident_by_its_death() -> None:
+    """Its peers see the connection close some time before its process is gone."""
+    seen = Watched(job(3).waits(0, seq=5).waits(1, seq=5).outside(2).works(2, "cpu")).passes(5)
+    assert seen.only.kind == "slow.straggler"
+    seen.job.raises(2, "ZeroDivisionError", "division by zero")
+    seen.passes(2)
+    assert (seen.only.kind, seen.only.severity) == ("exit.error", Severity.CRITICAL)

@@ -131,12 +131,15 @@ class Patches:
         original: Any = getattr(owner, name, None)
         if original is None:
             return False
-        own = name in getattr(owner, "__dict__", {})
+        attributes = getattr(owner, "__dict__", {})
+        own = name in attributes
+        # As it stands there: of a C++ class, getattr gives a bare function that no longer binds to an object.
+        kept = attributes[name] if own else original
         try:
             setattr(owner, name, make(original))
         except (TypeError, AttributeError):
             return False
-        self._done.append((owner, name, original, own))
+        self._done.append((owner, name, kept, own))
         return True
 
     def undo(self) -> None:

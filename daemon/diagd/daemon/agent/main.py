@@ -34,6 +34,10 @@ Deep = tuple[bool, bool, bool]  # stacks, recorder, history
 class Looks(Protocol):
     """What the agent needs of an observer of one job's ranks on this node."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not watched, and why, of which no rank tells."""
+
     def look(self, now_s: float) -> list[Facts]:
         """The numbers of all ranks."""
 

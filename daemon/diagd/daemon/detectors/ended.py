@@ -57,7 +57,7 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
         op_name=wait.op.name if wait is not None else "", op_seq=wait.op.seq if wait is not None else 0,
         names=tuple(n for n in (ending.type if ending is not None else "", first.exit.signal) if n),
         summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, first)),
-        step=scene.step(ranks), sure=True, since_s=first.exit.at_s, key=f"end:{first.detail.attempt}",
+        step=scene.step(ranks), sure=True, since_s=first.began_s, key=f"end:{first.detail.attempt}",
     )  # fmt: skip
 
 

@@ -91,7 +91,13 @@ def _went_on(scene: Scene, root: Root) -> bool:
     since = [w.since_s for w in waits if w is not None]
     c = scene.state.columns
     interval = float(c.step_interval_s[root.rank])
-    return bool(since) and interval > 0 and float(c.step_s[root.rank]) - min(since) > WENT_ON_STEPS * interval
+    begun = c.step[root.rank] >= 2  # before that nothing is usual
+    return (
+        bool(since)
+        and bool(begun)
+        and interval > 0
+        and float(c.step_s[root.rank]) - min(since) > WENT_ON_STEPS * interval
+    )
 
 
 def _left(scene: Scene, root: Root) -> bool:

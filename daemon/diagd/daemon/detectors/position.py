@@ -107,7 +107,10 @@ def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
     """
     pending = _unfinished_tail(detail)
     waits_unseen = any(op.blocking and op.name == "WAIT" for op in detail.operations)
-    if not pending or not (waits_unseen or _rests_in_torch(state, detail)):
+    on_device = (
+        "nccl" in detail.backend
+    )  # the host may be anywhere: it rests where it next asks the device for a result
+    if not pending or not (on_device or waits_unseen or _rests_in_torch(state, detail)):
         return None
     oldest: dict[str, Operation] = {}
     for op in pending:
@@ -156,7 +159,7 @@ def _communicates(frame: Frame) -> bool:
 def _failed_last(state: JobState, detail: Detail) -> Operation | None:
     """A wait that raised, where nothing was done since: the exception is on its way out."""
     last = detail.history[-1] if detail.history else None
-    if last is None or not last.failed or last.name in NOT_WAITS:
+    if last is None or not last.failed or last.name in NOT_WAITS or _refused(last):
         return None
     c, r = state.columns, detail.rank
     moved_s = float(c.program_moved_s[r])
@@ -175,7 +178,7 @@ def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
     if blocking:
         yield from _by_thread(detail, blocking)
         return
-    failed = [op for op in detail.history if op.failed and op.name not in NOT_WAITS]
+    failed = [op for op in detail.history if op.failed and op.name not in NOT_WAITS and not _refused(op)]
     if (
         failed
         and at_s - (failed[-1].returned_s or failed[-1].entered_s) < _FAILED_LATELY_S
@@ -184,6 +187,15 @@ def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
         yield failed[-1]
     elif _raised_in_backend(detail) and (op := _last_pending(detail)) is not None:
         yield op
+
+
+def _refused(op: Operation) -> bool:
+    """Whether it was never begun: torch refused its arguments, which is the caller's own error."""
+    kind = op.failed.partition(":")[0].rpartition(".")[2]
+    if kind in _OWN_ERRORS:
+        return True
+    waited_s = (op.returned_s or op.entered_s) - op.entered_s
+    return kind == "RuntimeError" and waited_s < _AT_ONCE_S and not any(w in op.failed for w in _SAID)
 
 
 def _raised_by(detail: Detail, op: Operation) -> bool:
@@ -197,9 +209,14 @@ def _raised_by(detail: Detail, op: Operation) -> bool:
     return ending.message[:40] in op.failed or message[:40] in ending.message
 
 
+_OWN_ERRORS = frozenset(
+    {"TypeError", "ValueError", "AttributeError", "IndexError", "NotImplementedError", "AssertionError"}
+)
+_AT_ONCE_S = 0.05
 _ENDS = ("exception", "exit", "shutdown")
 _BACKEND_WORDS = ("gloo/transport", "[gloo", "NCCL", "ProcessGroup", "c10d")
 _NETWORK_WORDS = ("Connection closed by peer", "Connection reset", "Timed out", "Broken pipe")  # anyone's
+_SAID = (*_BACKEND_WORDS, *_NETWORK_WORDS, "onnection refused", "monitoredBarrier", "imeout", "imed out", "aborted")
 
 
 def _raised_in_backend(detail: Detail) -> bool:

@@ -12,6 +12,8 @@ from diagd.daemon.state.job import JobState
 CONFIRM_S = 0.9  # what is not proven must be found again after so long
 CALM_S = 2.0  # and be gone for so long before it is over
 _WAITS = ("hang", "slow")
+_LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
+DYING_S = 2.0
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class IncidentBook:
             if alike and incident.key == finding.key:
                 return incident
             both_waits = family in _WAITS and incident.kind.split(".")[0] in _WAITS
-            if both_waits and _overlap(incident, finding):
+            if (both_waits and _overlap(incident, finding)) or _was_dying(incident, finding):
                 return incident
         return None
 
@@ -146,6 +148,13 @@ class IncidentBook:
         ):
             return state.attempt > incident.attempt
         return state.now_s - self._last_found.setdefault(incident.id, state.now_s) > CALM_S
+
+
+def _was_dying(incident: Incident, finding: Finding) -> bool:
+    """Whether a rank that was called late or stuck was on its way out already, which takes some seconds with torch."""
+    if not finding.kind.startswith("exit.") or not incident.kind.startswith(_LATE):
+        return False
+    return bool(set(incident.ranks) & set(finding.ranks)) and finding.since_s - incident.opened_s <= DYING_S
 
 
 def _overlap(incident: Incident, finding: Finding) -> bool:

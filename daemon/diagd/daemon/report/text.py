@@ -93,8 +93,9 @@ def summary_lines(report: Json) -> list[str]:
         report: As in report.json.
     """
     incidents = report["incidents"]
-    lines = [f"{_ranks_and_steps(report['ranks'])}; {_incidents(incidents)}."]
     notes = report.get("notes") or []
+    ranks = _ranks_and_steps(report["ranks"]) if report["ranks"] or not notes else "No rank was watched"
+    lines = [f"{ranks}; {_incidents(incidents)}."]
     if notes:
         lines.append(
             _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")

@@ -223,7 +223,7 @@ class Watch:
 
     def _connect(self) -> tuple[AgentLoop, View]:
         options = self._options
-        observer = self._parts.make_observer(options.run_dir, options.node)
+        observer = self._observer = self._parts.make_observer(options.run_dir, options.node)
         if options.aggregator is not None:
             self._stream = Stream(options.aggregator, self._identity, lambda command: self.agent.command(command))
             view = RemoteView(options.aggregator, options.job_id, self._stream)
@@ -323,6 +323,7 @@ class Watch:
         report = self.view.report()
         if report is None:
             return
+        report["notes"] = [*report.get("notes", ()), *self._observer.notes]
         try:
             write_report(folder, report)
             self._parts.write_html(report, folder / "report.html")
