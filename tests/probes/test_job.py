@@ -157,8 +157,7 @@ def test_steps_and_passes_are_counted(seen: list[Seen]) -> None:
 
 def test_the_heart_counts_what_the_reducer_issues_from_below(seen: list[Seen]) -> None:
     for box in seen:
-        enqueued, completed, updated = box.reader.counters(0)
-        assert enqueued == completed
+        enqueued, _, updated = box.reader.counters(0)
         assert enqueued >= max(record.seq for record in box.records if record.group == 0)
         assert updated <= box.live["HEARTBEAT_NS"] + 10**9
 

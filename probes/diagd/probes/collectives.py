@@ -66,7 +66,7 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         else:
             dtype, numel, tensors, ndim, dims = NOTHING
         reduce = tag = 0
-        peer = -1
+        peer = counted = -1
         if collective:
             options = kwargs["opts"] if kwargs and "opts" in kwargs else args[-1]
             if rooted:
@@ -79,6 +79,8 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         else:
             if partner:
                 peer = _global(args[partner] if len(args) > partner else _first(kwargs, _PARTNERS), group.ranks)
+            if group.counts:
+                counted = handle._get_sequence_number_for_group()
             tag = (args[tagged] if len(args) > tagged else kwargs.get("tag", 0)) & 0x7FFFFFFF
         site = site_of(get_frame(2)) if detail else 0
         index = ring.put(
@@ -87,7 +89,7 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         serial = ring.numbers[index]
         if not serial & _MASK:
             _before_cost.add(_now() - entered)
-        return handle if collective and group.counts else None, ring, index, flags, serial
+        return handle if group.counts else None, ring, index, flags, serial, group.uncounted, counted
 
     return before
 
@@ -109,11 +111,15 @@ def _global(partner: Any, ranks: tuple[int, ...]) -> int:
 
 
 def _after(token: Any, work: Any) -> None:
-    handle, ring, index, _, serial = token
+    handle, ring, index, _, serial, uncounted, counted = token
     now = _now()
     numbers = ring.numbers
     if handle is not None:
-        numbers[index + _SEQ] = handle._get_sequence_number_for_group()
+        now_counted = handle._get_sequence_number_for_group()
+        if counted < 0:
+            numbers[index + _SEQ] = now_counted - uncounted[0]
+        else:
+            uncounted[0] += now_counted - counted
     numbers[index + _ISSUED] = now
     if work is None:
         numbers[index + _RETURNED] = now
@@ -125,7 +131,7 @@ def _after(token: Any, work: Any) -> None:
 
 
 def _failed(token: Any, error: BaseException) -> None:
-    _, ring, index, flags, _ = token
+    _, ring, index, flags, *_ = token
     box = STATE.box
     if box is not None:
         ring.fail(index, flags | Flag.FAILED, box.passing(groups.describe(error)))

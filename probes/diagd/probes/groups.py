@@ -28,9 +28,10 @@ class Group(NamedTuple):
     handle: weakref.ref[Any]  # weak: a handle of ours must not keep a destroyed group's sockets open
     counts: bool  # its backend tells how many operations were issued
     text: dict[str, Any]
+    uncounted: list[int]  # one number: by how much the backend's count runs ahead of the collectives, see `issued`
 
 
-NO_GROUP = Group(-1, "", (), weakref.ref(Probe), False, {})
+NO_GROUP = Group(-1, "", (), weakref.ref(Probe), False, {}, [0])
 TABLE: dict[str, Group] = {}  # by name; only those that live
 _texts: list[dict[str, Any]] = []  # by index; also those destroyed
 
@@ -217,7 +218,16 @@ def _entry(index: int, name: str, group: Any) -> Group:
     }
     if description.startswith("mesh_"):
         text["mesh"] = description.removeprefix("mesh_")
-    return Group(index, name, ranks, weakref.ref(group), _counts(group), text)
+    return Group(index, name, ranks, weakref.ref(group), _counts(group), text, [0])
+
+
+def issued(group: Group) -> int:
+    """How many collectives were issued on the group; -1 where its backend does not tell.
+
+    gloo counts a rank's sends and receives too, which differ by rank; the flight recorder does not, and neither do we.
+    """
+    handle = group.handle() if group.counts else None
+    return handle._get_sequence_number_for_group() - group.uncounted[0] if handle is not None else -1
 
 
 def _counts(group: Any) -> bool:

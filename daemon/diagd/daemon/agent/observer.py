@@ -198,4 +198,6 @@ class Observer:
         try:
             watch.recorder = recorder.parse(recorder.fetch(path), members)
         except recorder.NoRecorder as exc:
-            watch.notes["recorder"] = f"no flight recorder: {exc}"
+            after = watch.stat()
+            if after is not None and after.state not in "ZX":
+                watch.notes["recorder"] = f"no flight recorder: {exc}"

@@ -15,8 +15,8 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 WENT_ON_STEPS = 2  # steps done since the others began to wait: it is not late, it took another path
 FEW_GAPS = 2
 MANY_TIMES = 10  # so many times the usual number of steps between two entries: it does not come any more
+_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
-_BLOCKED_IN_DATA = ("queue", "connection", "selectors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,8 @@ def _suspended(found: Finding, ranks: tuple[int, ...]) -> Finding | None:
 
 def _blocked(scene: Scene, root: Root) -> Finding:
     kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
+    if _idles_instead(scene, root):
+        kind = "hang.p2p_unmatched"
     severity = Severity.CRITICAL if _stuck(scene, root) or root.failed else Severity.WARNING
     how = _how(root)
     evidence = [
@@ -259,6 +261,13 @@ def _blocked(scene: Scene, root: Root) -> Finding:
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *_waiting(scene, root)))
     said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: it {how}"
     return _finding(scene, root, kind, severity, cause, said)
+
+
+def _idles_instead(scene: Scene, root: Root) -> bool:
+    """Whether it sleeps of its own will where a partner is expected: nothing blocks it, it just does not come."""
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    stack = root.detail.stack
+    return wait is not None and wait.kind == "p2p" and stack is not None and stack.syscall in _SLEEPS
 
 
 def _how(root: Root) -> str:

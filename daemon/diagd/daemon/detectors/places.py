@@ -12,7 +12,10 @@ MOST = 5  # locations a rank (report.schema.json)
 def at_wait(detail: Detail, wait: Wait | None) -> tuple[Location, ...]:
     """A rank inside an operation: the call's site first, then outward by its stack."""
     site = [wait.op.site] if wait is not None and wait.op.site is not None else []
-    return _locations(detail.rank, [*site, *_user_frames(detail.stack)])
+    found = [*site, *_user_frames(detail.stack)]
+    if not found and detail.backward_site is not None:  # C++ issued it, and no stack was to be had
+        found = [detail.backward_site]
+    return _locations(detail.rank, found)
 
 
 def outside(detail: Detail) -> tuple[Location, ...]:
