@@ -134,7 +134,6 @@ def write_stacks(context: Context) -> None:
         stacks.take(
             stacks.Target(pid, "child" if place else "rank", number, target.stacks_file, 0 if place else own),
             context.proc,
-            rich=not place,
         )
         for place, pid in enumerate(pids)
     )

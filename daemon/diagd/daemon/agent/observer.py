@@ -19,7 +19,6 @@ from diagd.probes.box.layout import Live
 DEEP_LIMIT_S = 3.0
 _CHILDREN_EVERY_S = 5.0
 _CHILDREN_OF_WAITING_S = 2.0
-_HEARTBEAT_STALE_S = 1.5  # then another thread may hold the GIL: worth asking py-spy who
 _MAX_CHILD_STACKS = 16
 _CHILD_STACKS_S = 1.5  # children that are not reached by then are left for the next look
 _CHILD_WAIT_S = 0.2
@@ -174,10 +173,10 @@ class Observer:
         box = watch.box
         path = Path(str(box.identity.get("stacks_file") or box.path.with_name(f"{box.pid}.stacks")))
         number = box.reader.live(Live.STACK_SIGNAL)
-        stale = now_s - boxes.time_s(box.reader, Live.HEARTBEAT_NS) > _HEARTBEAT_STALE_S
         target = stacks.Target(watch.pid, "rank", number, path, box.reader.live(Live.OWN_THREAD))
-        found = [stacks.take(target, self._proc, rich=stale)]
-        for pid in watch.meter.living_children()[:_MAX_CHILD_STACKS]:
+        found = [stacks.take(target, self._proc)]
+        children = watch.meter.living_children() if _may_wait_for_children(found[0]) else []
+        for pid in children[:_MAX_CHILD_STACKS]:
             if time.monotonic() < deadline_s:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         note = found[0].note
@@ -201,3 +200,9 @@ class Observer:
             after = watch.stat()
             if after is not None and after.state not in "ZX":
                 watch.notes["recorder"] = f"no flight recorder: {exc}"
+
+
+def _may_wait_for_children(stack: Stack) -> bool:
+    """Whether the children's stacks may say more: the rank iterates a data loader, or its own stack is not known."""
+    main = stack.main
+    return main is None or any("/torch/utils/data/" in frame.file for frame in main.frames)

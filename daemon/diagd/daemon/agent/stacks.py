@@ -36,24 +36,23 @@ class Target:
     thread: int = 0  # native id of diagd's own thread in it; 0 in a forked child, which has none
 
 
-def take(target: Target, proc: Procfs, *, rich: bool = False, wait_s: float = SIGNAL_WAIT_S) -> Stack:
+def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stack:
     """The stacks of one process; without threads, and with a note why, where there is no way to them.
 
-    Args:
-        rich: Also tell who holds the GIL and the threads' names, which only py-spy can.
+    py-spy comes first, since reading from outside is all that cannot disturb the process. faulthandler needs no
+    permission, but it walks the frames of threads that may be running.
     """
     stat = proc.stat(target.pid)
     if stat is None or stat.state in "ZX":
         return Stack(target.pid, target.role, "Z" if stat else "X", (), time.time(), note="the process has ended")
     found: tuple[Thread, ...] = ()
-    source, notes = "faulthandler", []
-    if stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
-        found = by_signal(target, proc, wait_s)
-    if not found or rich:
-        try:
-            found, source = _from_outside(target.pid, proc), "py-spy"
-        except pyspy.NoStack as exc:
-            notes.append("" if found else str(exc))
+    source, notes = "py-spy", []
+    try:
+        found = _from_outside(target.pid, proc)
+    except pyspy.NoStack as exc:
+        if stat.state not in _STOPPED:  # a stopped process would take the signal only once it goes on
+            found, source = by_signal(target, proc, wait_s), "faulthandler"
+        notes.append("" if found else str(exc))
     call = proc.call(target.pid)
     if about := proc.waits_on(target.pid, call):
         notes.append(f"in {call.name} on {about}")
@@ -67,25 +66,23 @@ def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tu
     """What faulthandler writes on its signal; nothing where it is not armed or does not answer in time.
 
     The signal is sent only to a process that catches it, as its default is to kill, and only where that process has
-    the file open: a forked child inherits both, and a program started with exec neither. It goes to diagd's own thread,
-    since a sleep or a poll that a signal cuts short would not be the job's own any more; where there is no such thread,
-    only to a process whose call goes on after a signal.
+    the file open: a forked child inherits both, and a program started with exec neither. It goes to the main thread,
+    whose frames then stand still while they are read. Where that is in a sleep or a poll, which a signal would cut
+    short, it goes to diagd's own thread; where there is none, nowhere.
     """
     path = target.stacks_file
     if not target.signal or path is None or not proc.caught_signals(target.pid) >> (target.signal - 1) & 1:
         return ()
     if not proc.has_open(target.pid, path):
         return ()
-    if not target.thread and proc.call(target.pid).name in _CUT_SHORT:
+    cut_short = proc.call(target.pid).name in _CUT_SHORT
+    if cut_short and not target.thread:
         return ()
     try:
         if path.stat().st_size > _FILE_BYTES:  # /dev/shm may be small; the rank appends, so it goes on at the start
             os.truncate(path, 0)
         start = path.stat().st_size
-        if target.thread:
-            _tgkill(target.pid, target.thread, target.signal)
-        else:
-            os.kill(target.pid, target.signal)
+        _tgkill(target.pid, target.thread if cut_short else target.pid, target.signal)
         return faulthandler_text.parse(_written_since(path, start, wait_s), target.pid)
     except OSError:  # the process or its file is gone
         return ()

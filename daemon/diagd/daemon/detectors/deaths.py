@@ -92,6 +92,8 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     if _interrupted(detail):
         return ""
     dependents = scene.graph.waiting_for((detail.rank,))
+    if end.signal in ("SIGTERM", "SIGINT") and any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
+        return ""  # its wait had broken already when the launcher ended it
     if end.signal:
         inside = scene.graph.waits.get(detail.rank) or rests_in_communication(detail)
         aborted_in_wait = end.signal == "SIGABRT" and inside
@@ -132,7 +134,10 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
     before = [
         d.exit.at_s
         for r, d in scene.state.processes().items()
-        if r != rank and d.exit is not None and d.exit.code != 0 and d.exit.signal != "SIGTERM"
+        if r != rank
+        and d.exit is not None
+        and d.exit.code != 0
+        and (d.exit.signal != "SIGTERM" or end.at_s - d.exit.at_s > TOGETHER_S)
     ]
     earlier = [t for t in before if 0 <= end.at_s - t + TEARDOWN_ORDER_S <= TEARDOWN_S]
     if end.signal == "SIGKILL":  # a kill of its own can come first by a hair
