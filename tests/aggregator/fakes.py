@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from diagd.daemon.aggregator.loop import Judge
@@ -127,6 +128,9 @@ class FakeObserver:
         self.found = {rank: Detail(rank, host="h", node="n1", pid=1000 + rank) for rank in range(ranks)}
         self.deep_looks: list[tuple[tuple[int, ...], bool, bool, bool]] = []
         self.looks = 0
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def look(self, now_s: float) -> list[Facts]:
         self.looks += 1

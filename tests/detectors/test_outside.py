@@ -287,3 +287,14 @@ def test_a_rank_stuck_in_the_standard_library_is_named_by_its_own_line() -> None
     stuck = two_wait_for_rank_2(hang_after_s=10)
     stuck.stack(2, Frame("readinto", f"{STDLIB}/socket.py", 700, user=False), at("fetch"), TRAIN, syscall="recvfrom")
     assert stuck.passes(11).finds().locations[0].frame.function == "fetch"
+
+
+def test_a_rank_that_rests_while_another_works_may_wait_for_it_unseen() -> None:
+    """Such as for the lock of a compilation that the other does."""
+    made = job(2).outside(0, "compile").works(0, "children").outside(1, "wait_for_lock").passes(30)
+    assert made.find() == ()
+
+
+def test_a_job_in_which_nothing_moves_is_told_though_no_rank_waits_for_another() -> None:
+    made = job(2, hang_after_s=10).outside(0, "read", 5).outside(1, "write", 6).passes(12)
+    assert {f.kind for f in made.find()} == {"hang.rank_blocked"}

@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +37,9 @@ class Looks(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not watched, and why, of which no rank tells."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """While it lasts, what a dump makes the ranks do does not count as theirs."""
 
     def look(self, now_s: float) -> list[Facts]:
         """The numbers of all ranks."""

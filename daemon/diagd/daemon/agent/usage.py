@@ -76,13 +76,26 @@ class Meter:
     children: dict[int, ChildSample] = field(default_factory=dict)
     _last: Usage = NOTHING
     _discount: Usage = NOTHING
+    _paused: Usage | None = None  # the raw reading at its beginning
     _own_thread: int = 0
     _threads_at_s: float = -1e9
 
     def read(self, stat: Stat, now_s: float) -> Usage:
         """Totals as of now; the children's as of their last refresh."""
+        if self._paused is not None:
+            return self._last
         self._last = self.raw(stat, now_s).minus(self._discount).at_least(self._last)
         return self._last
+
+    def pause(self, stat: Stat, now_s: float) -> None:
+        """Let the totals stand still until `go_on`."""
+        self._paused = self.raw(stat, now_s)
+
+    def go_on(self, stat: Stat | None, now_s: float) -> None:
+        """Count again, without what was used since `pause`."""
+        paused, self._paused = self._paused, None
+        if paused is not None and stat is not None:
+            self.leave_out(stat, paused, now_s)
 
     def leave_out(self, stat: Stat, raw_before: Usage, now_s: float) -> None:
         """Do not count what was used since a raw reading: a look at the rank caused it."""

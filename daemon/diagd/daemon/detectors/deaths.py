@@ -10,6 +10,7 @@ from diagd.daemon.state.model import Detail, Exit
 TEARDOWN_SIGNALS = frozenset({"SIGTERM", "SIGKILL", "SIGINT"})
 TEARDOWN_S = 40.0
 TEARDOWN_ORDER_S = 0.05  # exits are seen no finer than this
+STOPPING_S = 120.0  # a job that was told to end and goes on for so long has taken it as no more than news
 TOGETHER_S = (
     0.03  # one signal to all ranks; a launcher that follows up on a single death takes longer (torchrun: 0.1 s)
 )
@@ -124,7 +125,7 @@ def _hurts(scene: Scene, dependents: tuple[int, ...]) -> bool:
 
 def _wanted(scene: Scene, end: Exit) -> bool:
     stopping = scene.state.stopping_s
-    return stopping is not None and end.at_s >= stopping - 0.1
+    return stopping is not None and stopping - 0.1 <= end.at_s <= stopping + STOPPING_S
 
 
 def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:

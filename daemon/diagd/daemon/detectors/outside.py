@@ -76,8 +76,15 @@ def _late_s(scene: Scene, root: Root) -> float:
 
 
 def _stands_still_alone(scene: Scene, root: Root) -> bool:
-    """No one waits for it, and it has not moved for as long as anyone is patient."""
-    return root.life.idle_s >= scene.state.hang_after_s
+    """No one waits for it, and nothing in the job has moved for as long as anyone is patient.
+
+    While another rank works, this one may wait for it by means that are not seen, such as the lock of a compilation.
+    """
+    state = scene.state
+    if root.life.idle_s < state.hang_after_s:
+        return False
+    others = [r for r in state.ranks() if not state.status(r).gone and not scene.graph.waits.get(r)]
+    return all(life_of(state, r).idle_s >= state.hang_after_s for r in others)
 
 
 def _stuck(scene: Scene, root: Root) -> bool:

@@ -17,7 +17,7 @@ NEVER = -1.0  # a time that has not come
 CPU_NOISE_RATIO = 0.02  # of one core
 CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
 IO_NOISE_BYTES_PER_S = 64 * 1024
-RSS_NOISE_BYTES = 1024 * 1024
+RSS_NOISE_BYTES = 32 * 1024 * 1024  # what an onlooker asks of a rank (the flight recorder, a dump) takes some memory
 LOOK_HOLDS_S = 1.0  # a look and the numbers that say the rank has moved are that far apart at most
 MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
 
@@ -27,6 +27,7 @@ _GROWTH = {
     "other_cpu_s": ("other_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
     "children_cpu_s": ("children_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
     "io_bytes": ("io_moved_s", IO_NOISE_BYTES_PER_S, IO_NOISE_BYTES_PER_S),
+    "rss_bytes": ("memory_moved_s", 0.0, RSS_NOISE_BYTES),
 }
 
 
@@ -62,6 +63,8 @@ class Columns:
     children_cpu_s_marked_s: Floats
     io_bytes_mark: Floats
     io_bytes_marked_s: Floats
+    rss_bytes_mark: Floats
+    rss_bytes_marked_s: Floats
     # Signs of life, as times. CPU alone says little of a rank whose interpreter does not move.
     main_cpu_moved_s: Floats
     other_cpu_moved_s: Floats
@@ -203,7 +206,6 @@ class JobState:
     def _note_signs(self, fact: Facts, now_s: float, fresh: bool) -> None:
         c, r = self.columns, fact.rank
         moved = {
-            "memory_moved_s": abs(fact.rss_bytes - c.rss_bytes[r]) > RSS_NOISE_BYTES,
             "program_moved_s": (fact.step, fact.operations, fact.phase_s) != (c.step[r], c.operations[r], c.phase_s[r]),
         }
         for total, (sign, rate, amount) in _GROWTH.items():

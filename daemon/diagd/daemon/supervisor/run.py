@@ -21,6 +21,7 @@ from diagd.daemon.supervisor.watcher import BACKOFF_S, LASTING_S, Watcher
 ABORTED = 86
 FAREWELL_S = 8.0  # the watch's last report takes about a second; a job's end must not hang on it
 _CLOSING_S = 1.0
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _TICK_S = 1.0
 
 
@@ -98,8 +99,10 @@ class _Supervisor:
 
     def _handle(self, event: Event | None) -> None:
         match event:
-            case Signalled(number, by_terminal):
-                if self._exit_code is None and not by_terminal:
+            case Signalled(number, by_terminal) if self._exit_code is None:
+                if number in _ENDING and self._watcher is not None:  # first: the deaths that follow are wanted
+                    self._watcher.tell({"stopping": {"signal": number.name}})
+                if not by_terminal:
                     send([self._job_pid], number)
             case Ended(pid):
                 self._handle_end(pid)

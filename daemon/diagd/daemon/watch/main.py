@@ -178,7 +178,7 @@ class Watch:
             dumps,
             options.report_dir,
             self.agent,
-            lambda folder: self._parts.take_dump(options.run_dir, folder),
+            self._take_dump,
             self.control.tell,
             self._dumped,
             self.view.stopping,
@@ -194,6 +194,8 @@ class Watch:
             for message in self.control.wait(self._config.aggregator.tick_s, self._wake_r):
                 if isinstance(job := message.get("job"), dict):
                     self._take_job(job)
+                if "stopping" in message:
+                    self.view.stopping()
                 if isinstance(exited := message.get("exited"), dict):
                     exit_code, ended = exited.get("code"), True
             if not ended:
@@ -312,8 +314,12 @@ class Watch:
     def _dump_on_command(self, ranks: Sequence[int], incident: str) -> Path:
         folder = (self._options.report_dir or self._options.run_dir) / "dumps" / (Path(incident).name or "asked")
         folder.mkdir(parents=True, exist_ok=True)
-        self._parts.take_dump(self._options.run_dir, folder)
+        self._take_dump(folder)
         return folder
+
+    def _take_dump(self, folder: Path) -> None:
+        with self._observer.undisturbed():
+            self._parts.take_dump(self._options.run_dir, folder)
 
     def _write_report(self) -> None:
         folder = self._options.report_dir
