@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, ended, mismatch, outside, parted, silent, waiting
+from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, waiting
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
@@ -38,7 +38,7 @@ def _together(found: list[Finding]) -> list[Finding]:
         if len(several) == 1:
             merged.append(several[0])
         elif several[0].kind == "hang.rank_missing":
-            merged.append(outside.passed_by(several))
+            merged.append(elsewhere.passed_by(several))
         else:
             merged.append(outside.alike(several))
     return merged

@@ -1,0 +1,86 @@
+"""The rank at an end of the wait-for graph, what is known of it, and a finding about it."""
+
+from dataclasses import dataclass
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.life import Life, life_of
+from diagd.daemon.detectors.scene import LATE_S, Scene
+from diagd.daemon.state.model import Detail, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A rank that others wait for (or that stands still alone), and what is known of it."""
+
+    rank: int
+    detail: Detail
+    life: Life
+    dependents: tuple[int, ...]
+    waited_s: float
+    failed: bool  # the others' waits have already ended in errors
+    starved: bool
+    locations: tuple[Location, ...]
+
+    @property
+    def place(self) -> Frame | None:
+        """Its innermost user frame."""
+        return places.first(self.locations)
+
+
+def root_of(scene: Scene, rank: int) -> Root:
+    detail = scene.state.detail(rank)
+    dependents = scene.graph.waiting_for((rank,))
+    phase = scene.state.phases[rank] if rank < len(scene.state.phases) else "other"
+    return Root(
+        rank, detail, life_of(scene.state, rank), dependents, scene.longest_s(dependents), scene.failed(dependents),
+        places.in_data_loader(detail) or (phase == "data" and detail.stack is None), places.outside(detail),
+    )  # fmt: skip
+
+
+def seen(scene: Scene, root: Root) -> Evidence:
+    where = words.place_text(root.place)
+    phase = scene.state.phases[root.rank]
+    source = "stack" if root.detail.stack is not None else "probe"
+    return Evidence(
+        f"in {where}, phase {phase}" if where else f"in phase {phase}", source, root.rank, scene.step((root.rank,))
+    )
+
+
+def waiting_text(scene: Scene, root: Root) -> tuple[Evidence, ...]:
+    found = []
+    for dependent in root.dependents[:3]:
+        wait = scene.graph.wait(dependent)
+        if wait is not None:
+            text = f"in {words.op_text(wait.op)} for {words.seconds_text(scene.age_s(wait))}"
+            found.append(Evidence(text, wait.op.source, dependent, scene.step((dependent,))))
+    return tuple(found)
+
+
+def finding_of(
+    scene: Scene, root: Root, kind: str, severity: Severity, cause: Cause, said: str, sure: bool = False
+) -> Finding:  # fmt: skip
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    where = words.place_text(root.place)
+    summary = f"rank {root.rank} {said}" + (f" in {where}" if where else "")
+    if wait is not None:
+        summary += f"; {words.wait_text(root.dependents)} in {words.op_text(wait.op)}"
+        summary += f" for {words.seconds_text(root.waited_s)}" if root.waited_s >= LATE_S else ""
+    return Finding(
+        kind=kind,
+        severity=severity,
+        ranks=(root.rank,),
+        waiting_ranks=root.dependents,
+        group=wait.op.group or None if wait is not None else None,
+        op_name=wait.op.name if wait is not None else "",
+        op_seq=wait.op.seq if wait is not None else 0,
+        names=("worker",) if root.starved and places.busy_workers(root.detail) else (),
+        summary=words.shortened(summary + "."),
+        locations=root.locations,
+        causes=(cause,),
+        step=scene.step((root.rank,)),
+        sure=sure,
+        times_out_s=scene.times_out_s(root.dependents),
+        since_s=scene.state.now_s - max(root.waited_s, root.life.idle_s if not root.dependents else 0.0),
+        key=f"root:{root.rank}",
+    )
