@@ -49,7 +49,8 @@ def _arm_last_words(path: Path) -> None:
         _ours["fatal"] = True
     free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and not _caught() >> (signal.SIGTERM - 1) & 1
     if free:
-        faulthandler.register(signal.SIGTERM, file=_last_words, all_threads=True, chain=True)
+        # The thread that takes it alone: its frames stand still, those of the others may not.
+        faulthandler.register(signal.SIGTERM, file=_last_words, all_threads=False, chain=True)
         _ours["term"] = True
 
 

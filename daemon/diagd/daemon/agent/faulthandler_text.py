@@ -6,7 +6,8 @@ from diagd.daemon.agent import frames
 from diagd.daemon.state.model import Frame, Thread
 
 _THREAD = re.compile(
-    r"^(?:Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?.*\(most recent call first\):"
+    r"^(?:Stack|(?:Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?.*)"
+    r" \(most recent call first\):"
 )
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 
@@ -21,9 +22,9 @@ def parse(text: str, pid: int) -> tuple[Thread, ...]:
     seen: set[str] = set()
     for line in text.splitlines():
         if (header := _THREAD.match(line)) is not None:
-            if header["ident"] in seen:  # two readers asked at the same time: a new dump begins
-                seen, found = set(), []
-            seen.add(header["ident"])
+            if header["ident"] in seen or header["ident"] is None:
+                seen, found = set(), []  # two readers asked at the same time: a new dump begins
+            seen.add(header["ident"] or "")
             found.append((header["name"] or "", []))
         elif (frame := _FRAME.match(line)) is not None and found:
             number = int(frame["line"]) if frame["line"].isdecimal() else 0
