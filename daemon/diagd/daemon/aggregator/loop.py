@@ -16,6 +16,7 @@ from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordE
 
 log = logging.getLogger(__name__)
 
+WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
 EARLY_S = 10.0  # of a suspicion
 EARLY_EVERY_S = 1.0
 LATE_EVERY_S = 5.0
@@ -121,6 +122,7 @@ class JobLoop:
         self.incidents_opened: dict[tuple[str, str], int] = {}
         self._judge = judge
         self._record = record
+        self._judged_s = -WITHOUT_NEWS_S
         self._inbox: deque[RecordEntry] = deque()
         self._links: dict[str, Link] = {}
         self._rank_nodes: dict[int, str] = {}
@@ -172,10 +174,13 @@ class JobLoop:
     def tick(self, now_s: float) -> list[Incident]:
         """Apply what came in and judge; the incidents that opened, changed or were resolved."""
         self.counters.ticks += 1
-        self._drain()
+        news = self._drain()
         self.state.tick(now_s)
         if self.state.stopping_s is not None and self.state.attempt > self._stopping_attempt:
             self.state.stopping_s = None  # it has started again: deaths count anew
+        if not news and now_s - self._judged_s < WITHOUT_NEWS_S:
+            return []
+        self._judged_s = now_s
         changed = self._judge_now()
         if changed:
             self._count(changed)
@@ -223,7 +228,9 @@ class JobLoop:
         """The node that the rank's numbers come from."""
         return self._rank_nodes.get(rank)
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        """Apply what came in; whether there was anything."""
+        news = bool(self._inbox)
         while self._inbox:
             entry = self._inbox.popleft()
             try:
@@ -234,6 +241,7 @@ class JobLoop:
                 continue
             if self._record is not None:
                 self._record(entry)
+        return news
 
     def _apply(self, entry: RecordEntry) -> None:
         which = entry.WhichOneof("input")
