@@ -162,8 +162,11 @@ class RankWatch:
     def _read_last_stack(self, end: Exit) -> None:
         """Where it was when a signal ended it, if it has left that behind."""
         last = stacks.left_behind(self.box.path.with_name(f"{self.pid}.last"), self.pid, end.at_s)
+        moved_s = max(self.facts.step_s, self.facts.phase_s)
         if last is not None:
             self.stacks = (last, *self.stacks[1:])
+        elif self.stacks and self.stacks[0].taken_s < moved_s:
+            self.stacks = ()  # of an earlier standstill: not where it was when it ended
 
     def _facts(self, stat: Stat | None, status: Status, usage: Usage) -> Facts:
         box = self.box.reader

@@ -87,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         result = cli.main(arguments, prog_name="diagd", standalone_mode=False)
-        sys.stdout.flush()
+        if arguments[:1] != ["run"] and sys.stdout is not None:
+            sys.stdout.flush()  # of `run` the exit code is the job's, whatever becomes of our own words
         return result if isinstance(result, int) else 0
     except click.ClickException as exc:
         exc.show()

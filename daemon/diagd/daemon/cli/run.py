@@ -1,5 +1,6 @@
 """`diagd run`: start a job and watch it."""
 
+import contextlib
 import math
 import os
 from pathlib import Path
@@ -114,7 +115,9 @@ def command(words: tuple[str, ...], quiet: bool, **options: Any) -> int:
 
 
 def _say(line: str) -> None:
-    click.echo(f"diagd: {line}", err=True)
+    """Print a line of diagd's own; a full disk or a closed stream must not cost the job its exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"diagd: {line}", err=True)
 
 
 def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **options: Any) -> "Plan":

@@ -14,6 +14,7 @@ CALM_S = 2.0  # and be gone for so long before it is over
 _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
 DYING_S = 2.0
+ENDING_S = 120.0
 
 
 @dataclass(slots=True)
@@ -60,6 +61,8 @@ class IncidentBook:
 
     def _take(self, finding: Finding, state: JobState) -> Incident | None:
         incident = self._same_fault(finding)
+        if _being_ended(state) and (incident is None or incident.severity == Severity.CRITICAL):
+            return None  # what was known before stands; what ranks do now is the ending's doing
         if incident is not None:
             self._last_found[incident.id] = state.now_s
             return incident if self._change(incident, finding, state) else None
@@ -148,6 +151,11 @@ class IncidentBook:
         ):
             return state.attempt > incident.attempt
         return state.now_s - self._last_found.setdefault(incident.id, state.now_s) > CALM_S
+
+
+def _being_ended(state: JobState) -> bool:
+    """Whether diagd or a person is ending the job just now."""
+    return state.stopping_s is not None and state.now_s - state.stopping_s < ENDING_S
 
 
 def _was_dying(incident: Incident, finding: Finding) -> bool:

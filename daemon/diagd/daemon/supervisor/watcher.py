@@ -44,7 +44,7 @@ class Watcher:
         self._channel = ours
         try:
             theirs.set_inheritable(True)
-            command = [sys.executable, "-m", MODULE, *arguments, "--control-fd", str(theirs.fileno())]
+            command = [sys.executable, "-P", "-m", MODULE, *arguments, "--control-fd", str(theirs.fileno())]
             self.pid = _spawn(command, environ, mask, theirs.fileno())
         except OSError:
             ours.close()
