@@ -4,7 +4,7 @@ import pytest
 from tests.detectors.states import IN_LOADER, STDLIB, TORCH, TRAIN, Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
-from diagd.daemon.state.model import Frame
+from diagd.daemon.state.model import Ending, Frame
 
 
 def two_wait_for_rank_2(hang_after_s: float = 60.0, warm: bool = True) -> Job:
@@ -242,7 +242,7 @@ def test_a_rank_of_which_nothing_comes_any_more_is_not_blamed_for_that_alone() -
 
 def test_a_late_rank_is_critical_when_the_others_wait_ran_out() -> None:
     over = two_wait_for_rank_2().outside(2, "full_checkpoint", phase="checkpoint").works(2, "cpu", "io").passes(8)
-    over.wait_raises(0, "Timed out").wait_raises(1, "Timed out").passes(1)
+    over.wait_raises(0, "Timed out").wait_raises(1, "Timed out").passes(6)
     found = over.finds()
     assert (found.ranks, found.severity) == ((2,), Severity.CRITICAL)
     assert found.kind.startswith("slow.")
@@ -298,3 +298,22 @@ def test_a_rank_that_rests_while_another_works_may_wait_for_it_unseen() -> None:
 def test_a_job_in_which_nothing_moves_is_told_though_no_rank_waits_for_another() -> None:
     made = job(2, hang_after_s=10).outside(0, "read", 5).outside(1, "write", 6).passes(12)
     assert {f.kind for f in made.find()} == {"hang.rank_blocked"}
+
+
+def test_a_broken_wait_is_not_laid_at_once_to_a_rank_that_may_be_dying() -> None:
+    made = job(2).waits(0, seq=5).outside(1).works(1, "cpu").passes(2).wait_raises(0).passes(2)
+    assert {(f.kind, f.severity.value) for f in made.find()} <= {("slow.straggler", "warning")}
+    assert {(f.kind, f.severity.value) for f in made.passes(4).find()} == {("slow.straggler", "critical")}
+
+
+def test_a_broken_wait_of_a_job_that_has_ended_is_laid_to_the_late_rank() -> None:
+    made = job(2).waits(0, seq=5).outside(1).works(1, "cpu").passes(2).wait_raises(0).passes(1)
+    made.state.end(1, made.now_s)
+    assert made.finds().severity.value == "critical"
+
+
+def test_a_rank_whose_program_is_over_is_not_late() -> None:
+    made = job(2).waits(0, seq=5).outside(1).works(1, "cpu", "memory").passes(5)
+    assert made.finds().kind == "slow.straggler"
+    made.leaves(1, Ending("exception", "ValueError", "bad sample", 1, (at("load", line=12),), made.now_s))
+    assert not any(f.kind.startswith("slow.") for f in made.passes(1).find())

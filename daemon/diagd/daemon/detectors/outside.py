@@ -11,6 +11,9 @@ from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, Scene
 
 STOPPED_S = 2.0
 QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but only as likely
+# A dying rank's connections close first and its end is seen some seconds later: so long a broken wait is not yet
+# laid to a rank that seems alive.
+DYING_S = 5.0
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
@@ -20,6 +23,8 @@ def outside(scene: Scene, rank: int) -> Finding | None:
     root = root_of(scene, rank)
     if scene.state.status(rank).gone and rests_in_communication(root.detail):
         return None  # it fell inside an operation: it was not late
+    if _is_leaving(root):
+        return None  # its end says what is wrong, once it is there
     if root.detail.debugger:
         return _held(scene, root)
     if is_stopped(scene.state, rank):
@@ -35,6 +40,12 @@ def outside(scene: Scene, rank: int) -> Finding | None:
     if root.life.idle_s >= QUIET_S or _stuck(scene, root):
         return _blocked(scene, root)
     return _late(scene, root)
+
+
+def _is_leaving(root: Root) -> bool:
+    """Whether its program is over: with torch, some seconds pass between that and the end of the process."""
+    ending = root.detail.ending
+    return root.detail.in_shutdown_s is not None or (ending is not None and ending.what in ("exception", "exit"))
 
 
 def _late_s(scene: Scene, root: Root) -> float:
@@ -191,11 +202,12 @@ def _late(scene: Scene, root: Root) -> Finding:
     phase = scene.state.phases[rank]
     io = "it reads or writes" in root.life.signs and not root.life.busy
     kind = "slow.data" if root.starved else "slow.host" if io else "slow.straggler"
-    severity = Severity.CRITICAL if root.failed else Severity.INFO if phase in _PAUSES else Severity.WARNING
+    fell = root.failed and (scene.state.ended_s is not None or scene.broken_for_s(root.dependents) >= DYING_S)
+    severity = Severity.CRITICAL if fell else Severity.INFO if phase in _PAUSES else Severity.WARNING
     signs = ", ".join(root.life.signs) or "signs of life"
     cause = Cause("late", f"it is late but alive ({signs}), in phase {phase}", 0.8, Basis.OBSERVATION,
                   (seen(scene, root), *waiting_text(scene, root)))  # fmt: skip
     said = f"is late but alive ({signs})"
-    if root.failed:
+    if fell:
         said += "; the others' wait ran out"
     return finding_of(scene, root, kind, severity, cause, said)

@@ -44,6 +44,15 @@ class Scene:
         """Whether some of these ranks' waits ended in an exception or death: the fault has had its effect."""
         return any(w.failed for r in ranks for w in self.graph.waits.get(r, ()))
 
+    def broken_for_s(self, ranks: tuple[int, ...]) -> float:
+        """Since when the first of these ranks' waits is broken; 0 where none is."""
+        broken = []
+        for wait in (w for r in ranks for w in self.graph.waits.get(r, ()) if w.failed):
+            detail = self.state.detail(wait.rank)
+            ends = (wait.op.returned_s, detail.ending and detail.ending.at_s, detail.exit and detail.exit.at_s)
+            broken += [min(known)] if (known := [at_s for at_s in ends if at_s]) else []
+        return max(self.state.now_s - min(broken), 0.0) if broken else 0.0
+
     def step(self, ranks: tuple[int, ...]) -> int | None:
         """The step at which the fault was met: the least of the ranks' steps; None where none is known."""
         c = self.state.columns
