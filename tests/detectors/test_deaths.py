@@ -154,6 +154,14 @@ def test_memory_that_grew_before_a_kill_is_told() -> None:
     assert any("memory grew" in e.what for e in found.causes[0].evidence)
 
 
+@pytest.mark.parametrize("sizes", [(170, 310, 310, 312), (900, 310, 310, 311)])
+def test_memory_that_has_long_levelled_off_is_no_reason_for_a_kill(sizes: tuple[int, ...]) -> None:
+    steady = two_wait()
+    growth = tuple((steady.now_s - 40 + 10 * n, size * 2**20) for n, size in enumerate(sizes))
+    steady.ranks[2].detail = steady.ranks[2].detail.with_(rss_history=growth)
+    assert steady.dies(2, signal="SIGKILL").passes(1).finds().causes[0].key == "killed"
+
+
 def test_a_kill_is_told_at_once_also_where_no_one_waits() -> None:
     assert job(2).train(0).dies(1, signal="SIGKILL").passes(0.5).kinds() == {("exit.killed", (1,), "critical")}
 

@@ -9,6 +9,8 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.scene import Scene
 
 GROWTH_RATIO = 1.5  # memory grew by half or more before a kill: worth saying
+STILL_GROWS_RATIO = 1.1  # and by so much in the last seconds: what levelled off before did not kill it
+LATELY_S = 3.0
 MIB = 1024 * 1024
 
 
@@ -130,11 +132,16 @@ def _mechanism(death: Death, grew: bool) -> tuple[str, str]:
 
 
 def _growth(death: Death) -> Evidence | None:
-    history = death.detail.rss_history
-    if death.kind != "exit.killed" or len(history) < 2:
+    """Growth that went on until the end; that of starting up, before the first group was made, is every rank's."""
+    if death.kind != "exit.killed":
         return None
-    lowest, last = min(b for _, b in history), history[-1][1]
-    if last < GROWTH_RATIO * lowest or last - lowest < 100 * MIB:
+    begun_s = min((g.created_s for g in death.detail.groups), default=0.0)
+    history = [(at_s, size) for at_s, size in death.detail.rss_history if at_s >= begun_s]
+    before = [size for at_s, size in history if at_s <= death.exit.at_s - LATELY_S]
+    if len(history) < 2 or not before:
+        return None
+    lowest, last = min(size for _, size in history), history[-1][1]
+    if last < GROWTH_RATIO * lowest or last - lowest < 100 * MIB or last < STILL_GROWS_RATIO * before[-1]:
         return None
     took_s = history[-1][0] - next(t for t, b in history if b == lowest)
     text = f"its memory grew from {lowest // MIB} to {last // MIB} MiB in {words.seconds_text(took_s)} before"
