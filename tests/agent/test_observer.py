@@ -201,6 +201,22 @@ def test_an_exit_is_known_with_its_code(tmp_path: Path, observer: Observer, does
         rank.end()
 
 
+def test_what_one_look_missed_is_forgotten_at_the_end_but_not_what_is_forbidden(
+    tmp_path: Path, observer: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = StandIn(tmp_path, 0, "exit:0")
+    try:
+        monkeypatch.setattr(observer._proc, "may_trace", lambda pid: False)
+        monkeypatch.setattr(stacks, "by_signal", lambda *_: ())
+        observer.look()
+        assert len(observer.deep([0])[0].notes) == 2  # no stack, and no worker server in a stand-in
+        rank.go()
+        until(lambda: facts_of(observer).status == Status.EXITED)
+        assert observer.details([0])[0].notes == (f"no stack: {pyspy.NO_PERMISSION}",)
+    finally:
+        rank.end()
+
+
 def test_a_killed_rank_leaves_what_it_was_doing(tmp_path: Path, observer: Observer) -> None:
     with stand_ins(tmp_path, "wait") as (rank,):
         until(lambda: facts_of(observer).wait_s)

@@ -195,7 +195,7 @@ class Observer:
         watch.notes.pop("stack", None)
         after = watch.stat()
         if not found[0].threads and note and after is not None and after.state not in "ZX":
-            watch.notes["stack"] = f"no stack: {note}"
+            watch.notes["stack"] = f"no stack: {note.partition('; in ')[0]}"
         return found
 
     def _fetch_recorder(self, watch: RankWatch, state: str) -> None:

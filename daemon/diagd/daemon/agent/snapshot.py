@@ -4,7 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Sequence
 
-from diagd.daemon.agent import boxes, frames, stacks
+from diagd.daemon.agent import boxes, frames, pyspy, stacks
 from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.procfs import Call, Procfs, Stat
 from diagd.daemon.agent.usage import Meter, Usage
@@ -127,8 +127,7 @@ class RankWatch:
 
     def _notes(self) -> tuple[str, ...]:
         noted = self.box.identity.get("notes")
-        failed = () if self.exit else tuple(self.notes.values())  # of a process that has ended, nothing more is missing
-        return (*(str(note) for note in noted or () if isinstance(noted, list)), *failed)
+        return (*(str(note) for note in noted or () if isinstance(noted, list)), *self.notes.values())
 
     def _note_progress(self, stat: Stat, usage: Usage, now_s: float) -> None:
         if stat.state not in _SLEEPING or usage.main_cpu_s - self._cpu_s > _CPU_NOISE_S or not self._moved_s:
@@ -152,12 +151,17 @@ class RankWatch:
             if exit_seen.signal and (self.exit is None or not self.exit.signal):
                 self._read_last_stack(exit_seen)
             self.exit = exit_seen
+            self._forget_misses()
             return Status.KILLED if exit_seen.signal else Status.EXITED
         if now_s - self._gone_since_s < LOST_AFTER_S:
             return self.facts.status
         self.exit = self.exit or Exit(self._gone_since_s)
         left_by_itself = boxes.ending(self.box.reader) is not None or self.box.reader.live(Live.FINALIZING_NS) > 0
         return Status.EXITED if left_by_itself else Status.LOST
+
+    def _forget_misses(self) -> None:
+        """A look that came too early or too late says nothing of the run; what was never allowed does."""
+        self.notes = {about: note for about, note in self.notes.items() if pyspy.NO_PERMISSION in note}
 
     def _read_last_stack(self, end: Exit) -> None:
         """Where it was when a signal ended it, if it has left that behind."""

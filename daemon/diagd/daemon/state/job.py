@@ -267,7 +267,7 @@ class JobState:
 def _merged(old: Detail, new: Detail) -> Detail:
     """The newer detail, with what only a deeper look had carried over."""
     kept: dict[str, object] = {}
-    for name in ("history", "recorder", "stacks", "looks", "children", "rss_history", "groups", "notes"):
+    for name in ("history", "recorder", "stacks", "looks", "children", "rss_history", "groups"):
         if not getattr(new, name) and getattr(old, name):
             kept[name] = getattr(old, name)
     for name in ("ending", "exit", "memory_limit_bytes", "in_shutdown_s"):
