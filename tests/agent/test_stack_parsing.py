@@ -150,10 +150,3 @@ def test_equal_stacks_are_one_group_and_the_odd_one_stands_out() -> None:
     assert grouping.describe(grouping.group_stacks(stacks)) == (
         "ranks 0-2,4-7: all_reduce ← main train.py:4; rank 3: match ← main train.py:4; rank 8: no stack"
     )
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"), [([], ""), ([5], "5"), ([1, 0], "0,1"), ([0, 1, 2, 4, 6, 7], "0-2,4,6,7"), ([3, 3], "3")]
-)
-def test_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
-    assert grouping.rank_ranges(ranks) == text

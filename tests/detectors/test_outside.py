@@ -20,7 +20,7 @@ def test_a_rank_stuck_in_its_own_code_is_blocked_and_the_others_wait() -> None:
     assert (place.rank, place.frame.function, place.frame.line) == (2, "load", 41)
     assert "rank 2" in found.summary
     assert "load (train.py:41)" in found.summary
-    assert "ranks 0-1 wait" in found.summary
+    assert "ranks 0,1 wait" in found.summary
 
 
 def test_just_below_the_users_patience_a_stuck_rank_is_only_likely() -> None:
@@ -207,7 +207,7 @@ def test_a_rank_that_goes_on_with_its_steps_never_entered() -> None:
 def test_all_ranks_that_passed_an_operation_by_are_one_finding() -> None:
     found = job(4).waits(0, seq=9).waits(1, seq=9).outside(2).outside(3).train(2, 3).passes(10).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_missing", (2, 3), (0, 1))
-    assert found.summary.startswith("ranks 2-3 never entered ALLREDUCE #9 of group 0 and go on with their own steps")
+    assert found.summary.startswith("ranks 2,3 never entered ALLREDUCE #9 of group 0 and go on with their own steps")
     assert {place.rank for place in found.locations} == {2, 3}
 
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.reports import incident, report
 
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Severity
 from diagd.daemon.incidents.incident import Incident
-from diagd.daemon.report.text import rank_ranges, summary_lines, verdict_lines
+from diagd.daemon.report.text import summary_lines, verdict_lines
 
 
 def test_a_verdict_says_what_where_who_waits_why_and_what_to_do() -> None:
@@ -73,14 +72,6 @@ def test_a_summary_has_at_most_300_characters(summary: str) -> None:
     cause = Cause("k", "why", 0.9, Basis.OBSERVATION, (Evidence("seen", "stack"),))
     made = Incident("i", "hang.rank_blocked", Severity.CRITICAL, 1.0, (1,), summary, (cause,), ({"action": ""},))
     assert len(made.as_json()["summary"]) <= 300
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [([], "ranks "), ([3], "rank 3"), ([0, 1], "ranks 0,1"), ([2, 1, 0, 4, 7, 8], "ranks 0-2,4,7,8")],
-)
-def test_ranges(ranks: list[int], text: str) -> None:
-    assert rank_ranges(ranks, named=True) == text
 
 
 def test_a_summary_of_a_good_job() -> None:

@@ -1,9 +1,10 @@
 """Group what is equal across ranks, so that the one that differs stands out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Frame, Stack
 
 
@@ -15,19 +16,6 @@ class StackGroup(NamedTuple):
 
     def __str__(self) -> str:
         return f"{rank_ranges(self.ranks, named=True)}: {place(self.frames)}"
-
-
-def rank_ranges(ranks: Iterable[int], *, named: bool = False) -> str:
-    """`0-2,4-7`; with `named`, `ranks 0-2,4-7` or `rank 3`."""
-    ordered = sorted(set(ranks))
-    runs: list[list[int]] = []
-    for rank in ordered:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    text = ",".join(_run(first, last) for first, last in runs)
-    return f"{'rank' if len(ordered) == 1 else 'ranks'} {text}" if named else text
 
 
 def group_stacks(stacks: Mapping[int, Stack]) -> list[StackGroup]:
@@ -56,12 +44,6 @@ def place(frames: Sequence[Frame]) -> str:
     if user == inner:
         return f"{user.function} {_location(user)}"
     return f"{inner.function} ← {user.function} {_location(user)}"
-
-
-def _run(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
 
 
 def _location(frame: Frame) -> str:

@@ -85,7 +85,7 @@ def _box_row(box: Any) -> dict[str, Any]:
 
 def _waits_for(incidents: Iterable[Mapping[str, Any]]) -> dict[int, str]:
     """Whom each rank waits for, where an open incident says so."""
-    from diagd.daemon.report.text import rank_ranges
+    from diagd.daemon.ranks import rank_ranges
 
     found: dict[int, str] = {}
     for incident in incidents:

@@ -2,26 +2,13 @@
 
 from collections.abc import Iterable
 
+from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Frame, Operation
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """Name ranks briefly: "rank 3", "ranks 0-2,5"; "no rank" for none."""
-    ordered = sorted(set(ranks))
-    if not ordered:
-        return "no rank"
-    return f"{'rank' if len(ordered) == 1 else 'ranks'} {ranges_text(ordered)}"
-
-
-def ranges_text(ordered: list[int]) -> str:
-    """Fold sorted numbers into ranges: [0, 1, 2, 5] is "0-2,5"."""
-    parts: list[list[int]] = []
-    for rank in ordered:
-        if parts and parts[-1][-1] == rank - 1:
-            parts[-1].append(rank)
-        else:
-            parts.append([rank])
-    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+    return rank_ranges(ranks, named=True)
 
 
 def verb(ranks: Iterable[int], one: str, many: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import jinja2
 
-from diagd.daemon.report.text import OTHER_OPERATIONS, rank_ranges
+from diagd.daemon.ranks import rank_ranges
+from diagd.daemon.report.text import OTHER_OPERATIONS
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.ranks import rank_ranges
 
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 300
@@ -122,21 +123,6 @@ def _incidents(incidents: Sequence[Json]) -> str:
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
     culprits = f" ({rank_ranges(worst['ranks'], named=True)})" if worst["ranks"] else ""
     return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}"
-
-
-def rank_ranges(ranks: Iterable[int], *, named: bool = False) -> str:
-    """`0-2,4-7`; with `named`, `ranks 0-2,4-7` or `rank 3`."""
-    ordered = sorted(set(ranks))
-    runs: list[list[int]] = []
-    for rank in ordered:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    text = ",".join(
-        str(first) if first == last else f"{first}{',' if last == first + 1 else '-'}{last}" for first, last in runs
-    )
-    return f"{'rank' if len(ordered) == 1 else 'ranks'} {text}" if named else text
 
 
 def shown_path(path: Path) -> str:
