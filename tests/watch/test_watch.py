@@ -198,7 +198,7 @@ def test_a_rank_in_a_debugger_is_dumped_but_the_job_is_left_alone(job: Superviso
 )
 def test_what_is_no_hang_ends_no_job(job: Supervisor, harmless: Any) -> None:
     harmless.opened_s = time.time()
-    job.start(on_hang="abort")
+    job.start(on_hang="abort", hang_after_s=0.1)
     job.judge.findings = [harmless]
     wait_for(lambda: job.said)
     job.end(1)

@@ -26,6 +26,7 @@ from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.record.record import NotARecord, RecordWriter
 from diagd.daemon.store.store import SqliteStore, Store, StoreError
+from diagd.daemon.watch.announcer import Announcer, Verdict
 from diagd.daemon.watch.control import Control
 from diagd.daemon.watch.policy import Policy
 from diagd.daemon.watch.views import EmbeddedView, LocalUplink, RemoteView, View
@@ -40,8 +41,6 @@ LOOPBACK = "127.0.0.1"
 LAST_LOOKS_S = 2.5
 LAST_LOOK_EVERY_S = 0.2
 DUMP_UNDER_WAY_S = 4.0
-
-Verdict = Callable[[Incident], list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,36 +82,6 @@ def parse(argv: Sequence[str] | None) -> Options:
         control_fd=args.control_fd,
         node=args.node,
     )
-
-
-class Announcer:
-    """Says verdicts on stderr: each when it is new, grows or is over, not at every detail that changes."""
-
-    def __init__(self, verdict: Verdict, write: Callable[[str], object]) -> None:
-        self._verdict = verdict
-        self._write = write
-        self._said: dict[str, tuple[object, ...]] = {}
-
-    def restore(self, incidents: Sequence[Incident]) -> None:
-        """These were said by a watcher before this one."""
-        self._said.update((i.id, _gist(i)) for i in incidents)
-
-    def on_change(self, incident: Incident) -> None:
-        """Say it, where it is news."""
-        gist = _gist(incident)
-        if self._said.get(incident.id) == gist or (not incident.is_open and incident.id not in self._said):
-            return
-        self._said[incident.id] = gist
-        self.say("\n".join(self._verdict(incident)))
-
-    def say(self, text: str) -> None:
-        """Print; a reader that is gone is no reason to end."""
-        with suppress(OSError, ValueError):
-            self._write(text + "\n")
-
-
-def _gist(incident: Incident) -> tuple[object, ...]:
-    return incident.kind, incident.severity, incident.ranks, incident.is_open
 
 
 def _default_verdict(incident: Incident) -> list[str]:
@@ -160,7 +129,7 @@ class Watch:
         self._config = config
         self._parts = parts or Parts()
         self.control = Control(options.control_fd)
-        self.announcer = Announcer(self._parts.verdict, self._parts.write or _to_stderr)
+        self.announcer = Announcer(self._parts.verdict, self._parts.write or _to_stderr, options.hang_after_s)
         self._identity = make_identity(options.job_id, node=options.node, hang_after_s=options.hang_after_s)
         self._store: Store | None = None
         self._record: RecordWriter | None = None
@@ -301,9 +270,8 @@ class Watch:
         self.view.started(command, float(job.get("started_s") or self._parts.clock()))
 
     def _judge(self) -> None:
-        changed = self.view.poll()
-        for incident in changed:
-            self.announcer.on_change(incident)
+        self.view.poll()
+        self.announcer.consider(self.view.incidents, self._parts.clock())
         self.policy.consider(self.view.incidents, self._parts.clock())
         self._write_report()
 
@@ -352,8 +320,8 @@ class Watch:
             self.agent.step(everything=True)
         if ended:
             self.view.finish(exit_code)
-        for incident in self.view.poll():
-            self.announcer.on_change(incident)
+        self.view.poll()
+        self.announcer.consider(self.view.incidents, self._parts.clock())
         self._written = 0
         self._write_report()
         self.control.tell({"done": True})

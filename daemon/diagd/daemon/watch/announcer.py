@@ -1,0 +1,51 @@
+"""What is said on stderr while the job runs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.incidents.incident import Incident
+
+Verdict = Callable[[Incident], list[str]]
+# A wait that is not critical is said once it has lasted for this part of the user's own patience: before, it stands in
+# the report alone. Uploads and long checkpoints on one rank are everyday life.
+WARN_AFTER_RATIO = 0.3
+
+
+class Announcer:
+    """Says verdicts: each when it is new, grows or is over, not at every detail that changes."""
+
+    def __init__(self, verdict: Verdict, write: Callable[[str], object], hang_after_s: float = 0.0) -> None:
+        self._verdict = verdict
+        self._write = write
+        self._warn_after_s = WARN_AFTER_RATIO * hang_after_s
+        self._said: dict[str, tuple[object, ...]] = {}
+
+    def restore(self, incidents: Sequence[Incident]) -> None:
+        """These were said by a watcher before this one."""
+        self._said.update((i.id, _gist(i)) for i in incidents)
+
+    def consider(self, incidents: Iterable[Incident], now_s: float) -> None:
+        """Say what is news among them."""
+        for incident in incidents:
+            gist = _gist(incident)
+            if self._said.get(incident.id) != gist and self._is_due(incident, now_s):
+                self._said[incident.id] = gist
+                lines = self._verdict(incident)
+                self.say("\n".join(lines if incident.is_open else lines[:1]))  # over: its cause was said before
+
+    def say(self, text: str) -> None:
+        """Print; a reader that is gone is no reason to end."""
+        with suppress(OSError, ValueError):
+            self._write(text + "\n")
+
+    def _is_due(self, incident: Incident, now_s: float) -> bool:
+        if incident.id in self._said:
+            return True
+        if not incident.is_open:
+            return False
+        return incident.severity is Severity.CRITICAL or now_s - incident.opened_s >= self._warn_after_s
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    return incident.kind, incident.severity, incident.ranks, incident.is_open

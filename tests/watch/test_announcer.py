@@ -1,0 +1,50 @@
+"""What is said on stderr, and when."""
+
+from tests.aggregator.fakes import incident
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.watch.announcer import Announcer
+
+
+class Heard:
+    """An announcer with a patience of 60 s, and what it said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.announcer = Announcer(self._verdict, self.lines.append, hang_after_s=60.0)
+
+    @staticmethod
+    def _verdict(known: Incident) -> list[str]:
+        return [f"{known.severity.value} {'open' if known.is_open else 'resolved'}", "because", "do"]
+
+    def after(self, known: Incident, seconds: float) -> list[str]:
+        self.announcer.consider([known], known.opened_s + seconds)
+        return self.lines
+
+
+def test_a_proved_hang_is_said_at_once_and_once() -> None:
+    heard, known = Heard(), incident(severity=Severity.CRITICAL)
+    assert heard.after(known, 0.0) == ["critical open\nbecause\ndo\n"]
+    assert len(heard.after(known, 5.0)) == 1
+
+
+def test_a_short_wait_is_never_spoken_of() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    assert heard.after(known, 17.9) == []
+    known.resolved_s = known.opened_s + 17.95
+    assert heard.after(known, 30.0) == []
+
+
+def test_a_long_wait_is_said_and_its_end_in_one_line() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    assert heard.after(known, 18.0) == ["warning open\nbecause\ndo\n"]
+    known.resolved_s = known.opened_s + 20.0
+    assert heard.after(known, 20.0)[1:] == ["warning resolved\n"]
+
+
+def test_a_wait_that_turns_critical_is_said_at_once() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    heard.after(known, 2.0)
+    known.severity = Severity.CRITICAL
+    assert heard.after(known, 3.0) == ["critical open\nbecause\ndo\n"]
