@@ -27,7 +27,8 @@ class Rank:
         self.tally = Tally(path, self.reader)
 
     def begin(self, op: Op = Op.ALLREDUCE, group: int = 0, at_s: float = 1.0) -> int:
-        return self.ring.put(int(at_s * S), 0, 1, group, op, 0, 1, 1, 0, 1, -1, 0, 0, 0, (0,) * layout.MAX_DIMS)
+        template = self.ring.template((), 0, 1, group, op, 0, 1, 1, 0, 1, -1, 0, 0, 0, (0,) * layout.MAX_DIMS)
+        return self.ring.stamp(template, int(at_s * S))
 
     def returned(self, index: int, at_s: float) -> None:
         self.ring.set(index, FieldIndex.RETURNED, int(at_s * S))
@@ -88,5 +89,5 @@ def test_groups_beyond_the_bound_are_counted_together(rank: Rank) -> None:
 
 
 def test_an_operation_without_a_group_or_of_a_newer_probe_counts(rank: Rank) -> None:
-    rank.ring.put(S, 0, 1, -1, 200, 0, 0, 0, 0, 0, -1, 0, 0, 0, (0,) * layout.MAX_DIMS)
+    rank.ring.stamp(rank.ring.template((), 0, 1, -1, 200, 0, 0, 0, 0, 0, -1, 0, 0, 0, (0,) * layout.MAX_DIMS), S)
     assert rank.extra() == {"operations||OTHER": 1}

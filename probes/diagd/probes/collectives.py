@@ -8,7 +8,7 @@ from typing import Any
 from diagd.probes import cost, groups, sites, waits
 from diagd.probes.box.layout import FieldIndex, Flag
 from diagd.probes.guard import Patches, Probe, wrapper
-from diagd.probes.operations import METHODS, NOTHING, Method, reduce_reader, tensor_reader
+from diagd.probes.operations import METHODS, Method, describe, outline, reduce_reader
 from diagd.probes.state import STATE
 
 _SEQ = int(FieldIndex.SEQ)
@@ -24,10 +24,9 @@ _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 def install(probe: Probe, module: Any) -> None:
     """torch.distributed.distributed_c10d is there."""
     group = module.ProcessGroup
-    read = tensor_reader()
     reduction = reduce_reader(module.ReduceOp)
     for method in METHODS:
-        before = _recorder(method, read, reduction)
+        before = _recorder(method, reduction)
         _patches.replace(group, method.name, wrapper(probe, before, _after, _failed))
 
 
@@ -36,7 +35,7 @@ def remove() -> None:
     _patches.undo()
 
 
-def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[Any], int]) -> Any:
+def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
     op, position, keywords = int(method.op), method.tensors, method.keywords
     reduces, rooted, partner, tagged = method.reduces, method.rooted, method.partner, method.tag
     any_source = int(Flag.ANY_SOURCE) if method.name == "recv_anysource" else 0
@@ -60,11 +59,11 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
         group = table.get(name) or groups.find(name)
         flags = in_backward | any_source if state.backward_depth else any_source
         detail = state.detail
+        tensors: Any = ()
         if detail == 2 and position:
             value = args[position] if len(args) > position else _first(kwargs, keywords)
-            dtype, numel, tensors, ndim, dims = read(value) if value is not None else NOTHING
-        else:
-            dtype, numel, tensors, ndim, dims = NOTHING
+            if value is not None:
+                tensors = outline(value)
         reduce = tag = 0
         peer = counted = -1
         if collective:
@@ -83,9 +82,14 @@ def _recorder(method: Method, read: Callable[[Any], Any], reduction: Callable[[A
                 counted = handle._get_sequence_number_for_group()
             tag = (args[tagged] if len(args) > tagged else kwargs.get("tag", 0)) & 0x7FFFFFFF
         site = site_of(get_frame(2)) if detail else 0
-        index = ring.put(
-            entered, 0, numel, group.number, op, flags, dtype, reduce, ndim, tensors, peer, tag, site, 0, dims
-        )
+        key = group.number, op, flags, tensors, reduce, peer, tag, site
+        template = ring.templates.get(key)
+        if template is None:
+            dtype, numel, count, ndim, dims = describe(tensors)
+            template = ring.template(
+                key, 0, numel, group.number, op, flags, dtype, reduce, ndim, count, peer, tag, site, 0, dims
+            )
+        index = ring.stamp(template, entered)
         serial = ring.numbers[index]
         if not serial & _MASK:
             _before_cost.add(_now() - entered)

@@ -1,5 +1,6 @@
 """What can be told of an operation from the arguments of its method on ProcessGroup."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -66,42 +67,38 @@ _MAX_COUNTED = 64  # tensors whose elements are added up; of more, only the numb
 
 Tensors = tuple[int, int, int, int, tuple[int, ...]]  # dtype, numel, how many, ndim, padded dims
 NOTHING: Tensors = (0, -1, 0, 0, (0,) * MAX_DIMS)
-_MAX_SHAPES = 1024
 
 
-def tensor_reader() -> Callable[[Any], Tensors]:
-    """A function that describes a tensor, a list of them, or a list of such lists (the first of these)."""
-    dtypes: dict[Any, int] = {}
-    shapes: dict[Any, tuple[int, int, tuple[int, ...]]] = {}
+def outline(value: Any) -> Any:
+    """What tells apart the tensors of an operation, as cheaply as can be: hashable, for `describe`.
 
-    def remember(shape: Any, tensor: Any) -> tuple[int, int, tuple[int, ...]]:
-        if len(shapes) >= _MAX_SHAPES:
-            shapes.clear()
-        found = shapes[shape] = (tensor.numel(), len(shape), padded(tuple(shape)))
-        return found
+    Args:
+        value: A tensor, a list of them, or a list of such lists (of which the first counts).
 
-    def read(value: Any) -> Tensors:
-        several: Any = None
-        kind = value.__class__
-        if kind is list or kind is tuple:
-            if not value:
-                return NOTHING
-            if value[0].__class__ is list:
-                value = value[0]
-            if len(value) != 1:
-                several = value
+    Returns:
+        (dtype, shape) of one tensor; with elements and number of all, where there are several; () of none.
+    """
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        if not value:
+            return ()
+        if value[0].__class__ is list:
             value = value[0]
-        dtype = dtypes.get(value.dtype)
-        if dtype is None:
-            dtype = dtypes[value.dtype] = int(_DTYPES.get(str(value.dtype), Dtype.OTHER))
-        shape = value.shape
-        numel, ndim, dims = shapes.get(shape) or remember(shape, value)
-        if several is None:
-            return dtype, numel, 1, ndim, dims
-        total = sum(tensor.numel() for tensor in several) if len(several) <= _MAX_COUNTED else -1
-        return dtype, total, min(len(several), 255), ndim, dims
+        if len(value) != 1:
+            first = value[0]
+            total = sum(tensor.numel() for tensor in value) if len(value) <= _MAX_COUNTED else -1
+            return first.dtype, first.shape, total, min(len(value), 255)
+        value = value[0]
+    return value.dtype, value.shape
 
-    return read
+
+def describe(outlined: Any) -> Tensors:
+    """The same for a record."""
+    if not outlined:
+        return NOTHING
+    dtype, shape = outlined[:2]
+    numel, tensors = outlined[2:] or (math.prod(shape), 1)
+    return int(_DTYPES.get(str(dtype), Dtype.OTHER)), numel, tensors, len(shape), padded(tuple(shape))
 
 
 def reduce_reader(reduce_op: Any) -> Callable[[Any], int]:

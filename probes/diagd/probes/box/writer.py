@@ -20,9 +20,11 @@ _LOCK_S = 0.05  # longer than any holder needs; a signal handler may have interr
 _RECORDS = layout.RING_RECORDS
 _RECORD_SIZE = layout.RECORD_SIZE
 _OPERATIONS = layout.LIVE_AT // 8 + Live.OPERATIONS
-_pack = layout.RECORD.pack_into
+_RECORD = layout.RECORD
+_ENTERED = int(FieldIndex.ENTERED)
 _now = time.monotonic_ns
 _FIRST_STRING = 8  # offset 0 means none
+_MAX_TEMPLATES = 1024  # a job whose shapes never repeat must not fill the memory
 _LASTING = layout.STRINGS_SIZE * 3 // 4  # above it lie the passing strings, oldest overwritten first
 
 
@@ -178,10 +180,12 @@ class RingWriter:
         self._header = self._at // 8
         self._records_at = self._at + layout.RING_HEADER
         self._begun = 0
+        self.templates: dict[Any, bytes] = {}  # whole records but for serial and times, by what makes them differ
         self.claim()
 
     def claim(self) -> None:
         """The calling thread writes from now on."""
+        self.templates.clear()
         self._thread = threading.get_native_id()
         self.numbers[self._header] = self._thread
         name = threading.current_thread().name.encode("utf-8", "replace")[:47]
@@ -196,30 +200,32 @@ class RingWriter:
         Returns:
             The record's int64 index, for `set`.
         """
-        tensors = min(tensors, 255)
-        return self.put(
-            _now(),
-            seq,
-            numel,
-            group,
-            op,
-            flags,
-            dtype,
-            reduce,
-            len(dims),
-            tensors,
-            peer,
-            tag,
-            site,
-            detail,
+        template = self.template(
+            (), seq, numel, group, op, flags, dtype, reduce, len(dims), min(tensors, 255), peer, tag, site, detail,
             padded(dims),
-        )
+        )  # fmt: skip
+        return self.stamp(template, _now())
 
-    def put(
-        self, entered_ns: int, seq: int, numel: int, group: int, op: int, flags: int, dtype: int, reduce: int,
-        ndim: int, tensors: int, peer: int, tag: int, site: int, detail: int, dims: tuple[int, ...],
-    ) -> int:  # fmt: skip
-        """As `begin`, for the step's usual path: everything as it lies in the record, dims padded."""
+    def template(
+        self, key: Any, seq: int, numel: int, group: int, op: int, flags: int, dtype: int, reduce: int, ndim: int,
+        tensors: int, peer: int, tag: int, site: int, detail: int, dims: tuple[int, ...],
+    ) -> bytes:  # fmt: skip
+        """A record without serial and times, dims padded; kept under `key` if that is not empty.
+
+        The operations of a loop are the same in each step: they are described once and then only stamped.
+        """
+        data = _RECORD.pack(
+            0, 0, 0, 0, 0, seq, numel, group, op, flags, dtype, reduce, ndim, tensors, peer, tag, site, detail,
+            self._thread, *dims,
+        )  # fmt: skip
+        if key:
+            if len(self.templates) >= _MAX_TEMPLATES:
+                self.templates.clear()
+            self.templates[key] = data
+        return data
+
+    def stamp(self, template: bytes, entered_ns: int) -> int:
+        """Begin an operation, as `begin` does, of which all else is known."""
         begun = self._begun
         self._begun = begun + 1  # first: a signal handler that issues an operation right now gets the next place
         at = self._records_at + begun % _RECORDS * _RECORD_SIZE
@@ -228,10 +234,8 @@ class RingWriter:
         serial = box.serial = box.serial + 1
         numbers = self.numbers
         numbers[index] = 0
-        _pack(
-            self._map, at, 0, entered_ns, 0, 0, 0, seq, numel, group, op, flags, dtype, reduce, ndim, tensors, peer,
-            tag, site, detail, self._thread, *dims,
-        )  # fmt: skip
+        self._map[at : at + _RECORD_SIZE] = template
+        numbers[index + _ENTERED] = entered_ns
         numbers[index] = serial
         numbers[self._header + 1] = self._begun
         numbers[_OPERATIONS] = serial
