@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from diagd.daemon.agent import recorder
-from diagd.daemon.agent.recorder import NoRecorder, dtype_name, operation_name
+from diagd.daemon.agent.entries import dtype_name, operation_name
+from diagd.daemon.agent.recorder import NoRecorder
 
 GLOO = Path(__file__).with_name("fixtures") / "gloo_flight_recorder.json"
 
