@@ -22,7 +22,7 @@ def shown_status(state: JobState, rank: int) -> Status:
     """The rank's last known status; LOST where its agent has fallen silent while the job goes on."""
     status = state.status(rank)
     silent_s = state.now_s - float(state.columns.seen_s[rank])
-    if not status.gone and state.ended_s is None and silent_s > LOST_AFTER_S:
+    if not status.gone and state.ended_s is None and silent_s > LOST_AFTER_S and not state.from_dumps:
         return Status.LOST
     return status
 

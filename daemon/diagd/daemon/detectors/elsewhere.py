@@ -32,7 +32,7 @@ def went_on(scene: Scene, root: Root) -> bool:
 def missing(scene: Scene, root: Root, how: str) -> Finding:
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
     p2p = wait is not None and wait.kind == "p2p"
-    what = _expected(wait)
+    what = expected(wait)
     cause = Cause("path", "it took another path in the program, past the operation", 0.85,
                   Basis.OBSERVATION, (seen(scene, root), *waiting_text(scene, root)))  # fmt: skip
     sure = root.failed or left(scene, root) or _is_elsewhere(scene, root)
@@ -55,7 +55,7 @@ def left(scene: Scene, root: Root) -> bool:
     return left
 
 
-def _expected(wait: Wait | None) -> str:
+def expected(wait: Wait | None) -> str:
     """The operation that the rank should have entered."""
     if wait is None:
         return "an operation"

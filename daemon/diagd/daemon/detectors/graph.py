@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diagd.daemon.detectors.ledger import Ledger
-from diagd.daemon.detectors.position import Wait, is_stopped, waits_of
+from diagd.daemon.detectors.position import Wait, is_stopped, unfinished_tail, waits_of
 from diagd.daemon.state.job import JobState
 
 
@@ -48,7 +48,21 @@ def graph_of(state: JobState, ledger: Ledger) -> Graph:
                 out.add(other)
                 graph.for_whom.setdefault((rank, other), wait)
         graph.edges[rank] = frozenset(out)
+    _bind_batches(graph)
     return graph
+
+
+def _bind_batches(graph: Graph) -> None:
+    """The device starts a batch of sends and receives as one: who is in it waits for what its partner waits for."""
+    grown = True
+    while grown:
+        grown = False
+        for rank, waits in graph.waits.items():
+            for wait in waits if not graph.edges[rank] else ():
+                if wait.kind == "p2p" and wait.op.source != "probe" and graph.edges.get(wait.op.peer):
+                    graph.edges[rank] |= {wait.op.peer}
+                    graph.for_whom[rank, wait.op.peer] = wait
+                    grown = True
 
 
 def _waited_for(state: JobState, ledger: Ledger, graph: Graph, wait: Wait) -> list[int]:
@@ -69,7 +83,7 @@ def _absent(state: JobState, ledger: Ledger, graph: Graph, wait: Wait, other: in
     else:  # an operation that the backend does not count (monitored_barrier): it must be in one too
         entered = any(w.op.name == wait.op.name and w.op.group == wait.op.group for w in graph.waits.get(other, ()))
     if not entered:
-        return True
+        return not state.why_not_known(other, wait.op.group)
     if is_stopped(state, other):
         return True
     if not state.status(other).gone:
@@ -83,12 +97,27 @@ def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
     op, other = wait.op, wait.op.peer
     if other < 0:
         return [m for m in wait.members if m != wait.rank]
+    if state.why_not_known(other, op.group):
+        return []
     wanted = "RECV" if op.name == "SEND" else "SEND"
     for theirs in state.detail(other).operations:
         matches = theirs.name == wanted and theirs.peer in (wait.rank, -1) and theirs.group == op.group
         if matches and theirs.tag == op.tag and not state.status(other).gone and not is_stopped(state, other):
             return []
-    return [other]
+    return [] if _meets_in_backend(state, wait, wanted) and not is_stopped(state, other) else [other]
+
+
+def _meets_in_backend(state: JobState, wait: Wait, wanted: str) -> bool:
+    """Whether the partner's flight recorder has the matching operation unfinished too, one for each of the rank's."""
+    op = wait.op
+    mine = [
+        o for o in unfinished_tail(state.detail(wait.rank)) if (o.name, o.peer, o.group) == (op.name, op.peer, op.group)
+    ]
+    theirs = [
+        o for o in unfinished_tail(state.detail(op.peer))
+        if o.name == wanted and o.peer in (wait.rank, -1) and o.group == op.group
+    ]  # fmt: skip
+    return len(theirs) >= max(sum(o.seq <= op.seq for o in mine), 1)
 
 
 def _not_creating(state: JobState, graph: Graph, wait: Wait) -> list[int]:

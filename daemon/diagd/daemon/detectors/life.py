@@ -21,6 +21,7 @@ class Life:
     busy: bool  # it uses the CPU
     signs: tuple[str, ...]  # what moved lately, most telling first
     same_stack_looks: int  # looks in a row at which the main thread's frames were the same; 0 where never looked at
+    known: bool = True  # False: only dumps are there, which say nothing of life
 
 
 _SIGNS = (
@@ -37,6 +38,8 @@ _CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
 
 def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
     """Look at one rank's signs; `recent_s` is what counts as lately."""
+    if state.from_dumps:
+        return Life(0.0, False, False, (), 0, known=False)
     c, now = state.columns, float(state.columns.seen_s[rank])  # what did not come since says nothing
     alive = Status(int(c.status[rank])) in (Status.RUNNING, Status.BLOCKED)
     beat = float(c.heartbeat_s[rank])

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from diagd.daemon.detectors import elsewhere, places, words
+from diagd.daemon.detectors import dumped, elsewhere, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, life_of
 from diagd.daemon.detectors.position import is_stopped, rests_in_communication
@@ -29,6 +29,8 @@ def outside(scene: Scene, rank: int) -> Finding | None:
         return _held(scene, root)
     if is_stopped(scene.state, rank):
         return _stopped(scene, root)
+    if not root.life.known:
+        return dumped.never_entered(scene, root)
     if not root.dependents and not _stands_still_alone(scene, root):
         return None
     if root.waited_s < _late_s(scene, root) and not root.failed and not _stuck(scene, root):
@@ -96,7 +98,7 @@ def _held(scene: Scene, root: Root) -> Finding:
 
 
 def _stopped(scene: Scene, root: Root) -> Finding | None:
-    since = root.life.idle_s
+    since = root.life.idle_s if root.life.known else STOPPED_S
     everyone = all(is_stopped(scene.state, r) for r in scene.state.ranks())
     if since < STOPPED_S and not root.failed:
         return None

@@ -46,6 +46,8 @@ def waits_of(state: JobState, rank: int) -> tuple[Wait, ...]:
     detail = state.detail(rank)
     if state.status(rank).gone and detail.attempt < state.attempt:
         return ()  # it is to be started again
+    if state.why_not_known(rank):
+        return ()  # where it was at its dump, it is no more
     falls = detail.ending is not None and detail.ending.what == "exception"  # and nothing will catch it
     gone = state.status(rank).gone or falls
     ops = list(_dead_in(state, detail)) if gone else list(_waiting_in(state, detail))
@@ -64,8 +66,8 @@ def _waiting_in(state: JobState, detail: Detail) -> Iterator[Operation]:
     blocking = [op for op in detail.operations if op.blocking and op.name not in NOT_WAITS and current]
     if blocking and not _works_meanwhile(state, detail, blocking):
         yield from _by_thread(detail, blocking)
-    elif (op := _waits_in_backend(state, detail)) is not None:
-        yield op
+    elif pending := _waits_in_backend(state, detail):
+        yield from pending
     elif (failed := _failed_last(state, detail)) is not None:
         yield failed
 
@@ -99,39 +101,42 @@ def _by_thread(detail: Detail, blocking: list[Operation]) -> list[Operation]:
     return sorted(found.values(), key=lambda op: (op.thread != main, op.entered_s))
 
 
-def _waits_in_backend(state: JobState, detail: Detail) -> Operation | None:
+def _waits_in_backend(state: JobState, detail: Detail) -> list[Operation]:
     """An operation that C++ issued (DDP's reducer, FSDP): the recorder has it unfinished, and the rank sits in torch.
 
     The recorder can lag one look behind, so an unfinished entry alone says nothing: the main thread must rest inside
-    torch, not in the user's code.
+    torch, not in the user's code. Sends and receives of one group wait for their partners all at once.
     """
-    pending = _unfinished_tail(detail)
+    pending = unfinished_tail(detail)
     waits_unseen = any(op.blocking and op.name == "WAIT" for op in detail.operations)
     on_device = (
         "nccl" in detail.backend
     )  # the host may be anywhere: it rests where it next asks the device for a result
-    if not pending or not (on_device or waits_unseen or _rests_in_torch(state, detail)):
-        return None
+    if not pending or not (on_device or waits_unseen or state.from_dumps or _rests_in_torch(state, detail)):
+        return []
     oldest: dict[str, Operation] = {}
     for op in pending:
         oldest.setdefault(op.group, op)
     op = min(oldest.values(), key=lambda op: op.entered_s)
     main = detail.stack.main if detail.stack is not None else None
     frames = main.user_frames if main is not None else ()
-    return replace(op, site=frames[0]) if frames and op.site is None else op
+    found = [other for other in pending if other.p2p and other.group == op.group] if op.p2p else [op]
+    return [replace(one, site=frames[0]) if frames and one.site is None else one for one in found]
 
 
-def _unfinished_tail(detail: Detail) -> list[Operation]:
-    """The unfinished entries behind each group's last finished one.
+def unfinished_tail(detail: Detail) -> list[Operation]:
+    """The recorder's unfinished entries behind each group's last finished one.
 
-    Groups finish their operations in order; an older entry that is not marked finished was only not marked.
+    Groups finish their operations in order; an older entry that is not marked finished was only not marked. Sends and
+    receives keep an order of their own with each partner.
     """
-    tail: dict[str, list[Operation]] = {}
+    tail: dict[tuple[object, ...], list[Operation]] = {}
     for op in detail.recorder:
+        lane = (op.group, op.name, op.peer) if op.p2p else (op.group,)
         if op.retired is False:
-            tail.setdefault(op.group, []).append(op)
+            tail.setdefault(lane, []).append(op)
         else:
-            tail.pop(op.group, None)
+            tail.pop(lane, None)
     return [op for ops in tail.values() for op in ops]
 
 
@@ -230,7 +235,7 @@ def _raised_in_backend(detail: Detail) -> bool:
 
 
 def _last_pending(detail: Detail) -> Operation | None:
-    if pending := _unfinished_tail(detail):
+    if pending := unfinished_tail(detail):
         return pending[0]
     group = max(detail.groups, key=lambda g: g.enqueued, default=None)
     if group is None:

@@ -1,6 +1,7 @@
 """The rank at an end of the wait-for graph, what is known of it, and a finding about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Cause, Evidence, Finding, Location, Severity
@@ -21,6 +22,10 @@ class Root:
     failed: bool  # the others' waits have already ended in errors
     starved: bool
     locations: tuple[Location, ...]
+
+    def with_locations(self, locations: tuple[Location, ...]) -> Self:
+        """The same, seen at these places."""
+        return replace(self, locations=locations)
 
     @property
     def place(self) -> Frame | None:
@@ -52,7 +57,7 @@ def waiting_text(scene: Scene, root: Root) -> tuple[Evidence, ...]:
     for dependent in root.dependents[:3]:
         wait = scene.graph.wait(dependent)
         if wait is not None:
-            text = f"in {words.op_text(wait.op)} for {words.seconds_text(scene.age_s(wait))}"
+            text = f"in {words.op_text(wait.op)}{scene.lasting(scene.age_s(wait))}"
             found.append(Evidence(text, wait.op.source, dependent, scene.step((dependent,))))
     return tuple(found)
 
@@ -65,7 +70,7 @@ def finding_of(
     summary = f"rank {root.rank} {said}" + (f" in {where}" if where else "")
     if wait is not None:
         summary += f"; {words.wait_text(root.dependents)} in {words.op_text(wait.op)}"
-        summary += f" for {words.seconds_text(root.waited_s)}" if root.waited_s >= LATE_S else ""
+        summary += scene.lasting(root.waited_s) if root.waited_s >= LATE_S else ""
     return Finding(
         kind=kind,
         severity=severity,

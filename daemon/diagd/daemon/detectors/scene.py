@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from diagd.daemon.detectors import words
 from diagd.daemon.detectors.graph import Graph, graph_of
 from diagd.daemon.detectors.ledger import Ledger, ledger_of
 from diagd.daemon.detectors.life import usual_wait_s
@@ -26,6 +27,10 @@ class Scene:
     def age_s(self, wait: Wait) -> float:
         """How long the wait lasts."""
         return max(self.state.now_s - wait.since_s, 0.0)
+
+    def lasting(self, seconds: float) -> str:
+        """ " for 12 s"; empty for dumps, of which it is not known when they were taken."""
+        return "" if self.state.from_dumps else f" for {words.seconds_text(seconds)}"
 
     def longest_s(self, ranks: tuple[int, ...]) -> float:
         """The longest wait of these ranks; 0 where none waits."""

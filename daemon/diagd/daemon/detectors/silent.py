@@ -34,6 +34,25 @@ def silent(scene: Scene) -> Iterator[Finding]:
     for fault, times in seen.items():
         if times >= SEEN_TIMES:
             yield _finding(scene, fault, times, last[fault])
+    if scene.state.from_dumps:
+        yield from _in_dumps(scene)
+
+
+def _in_dumps(scene: Scene) -> Iterator[Finding]:
+    """The same in the flight recorder's entries: each names its place itself, so the first that differs is enough."""
+    seen: Counter[Fault] = Counter()
+    first: dict[Fault, dict[int, Operation]] = {}
+    for (group, _), ops in sorted(scene.ledger.recorder.items()):
+        done = {r: op for r, op in ops.items() if op.retired}
+        signatures = {r: signature(op) for r, op in done.items()}
+        ranked = classes(signatures)
+        if len(done) == len(ops) and len(ranked) > 1:
+            culprits = minority(ranked)[0]
+            fault = (group, culprits, differing(signatures), done[culprits[0]].name)
+            seen[fault] += 1
+            first.setdefault(fault, done)
+    for fault, times in seen.items():
+        yield _finding(scene, fault, times, first[fault])
 
 
 def _disagreement(ops: dict[int, Operation]) -> tuple[tuple[int, ...], tuple[str, ...]] | None:
@@ -59,12 +78,13 @@ def _finding(scene: Scene, fault: Fault, times: int, ops: dict[int, Operation]) 
         f"{' and '.join(fields)} ({_said(mine, fields)}) than {words.ranks_text(others)} ({_said(theirs, fields)})"
     )
     place = words.place_text(mine.site)
-    text += (f" in {place}" if place else "") + ": nothing hangs, and the numbers are wrong"
+    ended = f"it passed at #{mine.seq}" if scene.state.from_dumps else "nothing hangs"
+    text += (f" in {place}" if place else "") + f": {ended}, and the numbers are wrong"
     by_rank = defaultdict(list)
     for rank in (*culprits[:2], *others[:2]):
         by_rank[_said(ops[rank], fields)].append(rank)
     evidence = tuple(
-        Evidence(f"{words.op_text(ops[ranks[0]])} with {said}, as at {times} places", "probe", ranks[0])
+        Evidence(f"{words.op_text(ops[ranks[0]])} with {said}, as at {times} places", ops[ranks[0]].source, ranks[0])
         for said, ranks in by_rank.items()
     )
     cause = Cause("arguments", f"the ranks call the same operation with another {' and '.join(fields)}", 0.95,

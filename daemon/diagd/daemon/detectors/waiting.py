@@ -36,12 +36,11 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
     site = words.place_text(waits[0].op.site)
     text = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'waits', 'wait')} for store key {key!r}, which no rank has set"
-        f"{who}" + (f"; in {site}" if site else "") + f" for {words.seconds_text(age_s)}"
+        f"{who}" + (f"; in {site}" if site else "") + scene.lasting(age_s)
         + (f"; {words.ranks_text(dependents)} {words.verb(dependents, 'waits', 'wait')} for them" if dependents else "")
     )  # fmt: skip
     evidence = [
-        Evidence(f"in {words.op_text(w.op)} for {words.seconds_text(scene.age_s(w))}", "probe", w.rank)
-        for w in waits[:4]
+        Evidence(f"in {words.op_text(w.op)}{scene.lasting(scene.age_s(w))}", "probe", w.rank) for w in waits[:4]
     ]
     evidence += [Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2]]
     cause = Cause("key", "the key was never set: which rank should have set it is the program's secret"
@@ -90,6 +89,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         r for r in range(state.world_size) if any(w.op.name == wait.op.name for w in scene.graph.waits.get(r, ()))
     )
     missing = tuple(sorted(scene.graph.edges[rank])) or joined
+    if any(state.why_not_known(r) for r in range(state.world_size)):
+        return None  # who has no dump may have joined
     joined = tuple(r for r in joined if r not in missing) or joined
     known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
     stuck = missing == joined or all(_quiet(scene, r) for r in missing)
@@ -98,14 +99,14 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     locations = tuple(p for d in known.values() for p in places.outside(d))
     place = words.place_text(places.first(locations))
     what = words.op_text(wait.op)
-    text = f"{words.wait_text(joined)} in {what} for {words.seconds_text(scene.age_s(wait))}; "
+    text = f"{words.wait_text(joined)} in {what}{scene.lasting(scene.age_s(wait))}; "
     if missing == joined:
         text += "all have entered it and it does not end: look at the rendezvous and the network"
     else:
         text += f"{words.ranks_text(missing)} {words.verb(missing, 'has', 'have')} not joined" + (
             f": in {place}" if place else "; nothing is heard of it" if not known else ""
         )
-    evidence = [Evidence(f"in {what} for {words.seconds_text(scene.age_s(wait))}", "probe", r) for r in joined[:3]]
+    evidence = [Evidence(f"in {what}{scene.lasting(scene.age_s(wait))}", "probe", r) for r in joined[:3]]
     evidence += [
         Evidence(f"has not entered {what}" + (f"; in {place}" if place else ""), "stack", r) for r in list(known)[:3]
     ]
@@ -134,26 +135,40 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
     members = tuple(sorted(wait.members)) or (wait.rank,)
     if wait.kind == "p2p":
         members = tuple(sorted({wait.rank, wait.op.peer} - {-1}))
+    if any(scene.state.why_not_known(m, wait.op.group) for m in members):
+        return None
     age_s = scene.age_s(wait)
-    idle_s = min((life_of(scene.state, r).idle_s for r in members if r in scene.state.details), default=0.0)
+    lives = [life_of(scene.state, r) for r in members if r in scene.state.details]
+    idle_s = min((life.idle_s if life.known else age_s for life in lives), default=0.0)
     if not wait.failed and (age_s < scene.late_s or idle_s < scene.late_s):
         return None
     patient = scene.state.hang_after_s
     severity = Severity.CRITICAL if min(age_s, idle_s) >= patient or wait.failed else Severity.WARNING
     what = words.op_text(wait.op)
+    behind = _unfinished(scene, wait, members)
     evidence = tuple(
         Evidence(f"entered {what}" + (f" at {words.place_text(op.site)}" if op.site else ""), op.source, r)
-        for r in members[:4]
+        for r in behind[:4]
         if (op := scene.ledger.at(wait.op.group, wait.op.seq, r)) is not None
-    ) or (Evidence(f"in {what} for {words.seconds_text(age_s)}", wait.op.source, wait.rank),)
+    ) or (Evidence(f"in {what}{scene.lasting(age_s)}", wait.op.source, wait.rank),)
     cause = Cause("transport", "the ranks agree and the operation does not end: the network, the device or the library",
                   0.7, Basis.INFERENCE, evidence)  # fmt: skip
     text = f"all of {words.ranks_text(members)} have entered {what} and it has not finished"
-    text += f" for {words.seconds_text(age_s)}"
+    if behind != members:
+        rest = words.ranks_text(set(members) - set(behind))
+        text += f" on {words.ranks_text(behind)}, as it has on {rest}"
+    text += scene.lasting(age_s)
     return Finding(
-        kind="hang.all_arrived", severity=severity, ranks=members, waiting_ranks=scene.graph.waiting_for(members),
+        kind="hang.all_arrived", severity=severity, ranks=behind, waiting_ranks=scene.graph.waiting_for(members),
         group=wait.op.group or None, op_name=wait.op.name, op_seq=wait.op.seq, summary=words.shortened(text + "."),
-        locations=tuple(p for r in members for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))[:2]),
+        locations=tuple(p for r in behind for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))[:2]),
         causes=(cause,), step=scene.step(members), since_s=wait.since_s,
         key=f"arrived:{wait.op.group}#{wait.op.seq or members}",
     )  # fmt: skip
+
+
+def _unfinished(scene: Scene, wait: Wait, members: tuple[int, ...]) -> tuple[int, ...]:
+    """The members on which the operation has not finished, where the flight recorder says that it has on others."""
+    entries = scene.ledger.recorder.get((wait.op.group, wait.op.seq), {}) if wait.op.seq > 0 else {}
+    behind = tuple(m for m in members if m not in entries or entries[m].retired is False)
+    return behind if behind and all(m in entries for m in members) else members

@@ -94,7 +94,7 @@ class IncidentBook:
         return False
 
     def _believed(self, finding: Finding, state: JobState) -> bool:
-        if finding.sure:
+        if finding.sure or state.from_dumps:  # of dumps there is no second look
             return True
         key = (finding.kind, finding.key)
         seen = self._candidates.setdefault(key, _Candidate(finding, state.now_s, state.now_s))

@@ -112,6 +112,10 @@ class JobState:
     details: dict[int, Detail] = field(default_factory=dict)
     read_s: dict[int, float] = field(default_factory=dict)  # when each rank's detail was read
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
+    # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
+    from_dumps: bool = False
+    # (group, rank) -> why it is not known what the rank has entered there; group "" for all. Only with dumps.
+    not_known: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def ranks(self) -> list[int]:
         """The ranks that have reported."""
@@ -124,6 +128,10 @@ class JobState:
     def detail(self, rank: int) -> Detail:
         """What is known beyond the arrays; an empty one where nothing is."""
         return self.details.get(rank) or Detail(rank)
+
+    def why_not_known(self, rank: int, group: str = "") -> str:
+        """Why it is not known what the rank has entered; empty where it is."""
+        return self.not_known.get(("", rank)) or self.not_known.get((group, rank), "")
 
     def status(self, rank: int) -> Status:
         """The rank's status; LOST where it has never reported."""

@@ -1,0 +1,69 @@
+"""What dumps alone can say of a rank that others wait for, and what they cannot.
+
+A dump shows what its rank had entered, and nothing of whether the rank lived: it may be stuck, late or on another path.
+"""
+
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import elsewhere, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.root import Root, finding_of, waiting_text
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Detail, Operation
+
+
+def never_entered(scene: Scene, root: Root) -> Finding | None:
+    """The finding for a rank whose own dump lacks what the others wait in; None where they had not waited for long."""
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    if wait is None or root.waited_s < scene.late_s:
+        return None
+    last = _last(root.detail, wait)
+    kind = "hang.p2p_unmatched" if wait.kind == "p2p" else "hang.data_starved" if root.starved else "hang.rank_missing"
+    severity = Severity.CRITICAL if root.waited_s >= scene.state.hang_after_s else Severity.WARNING
+    text = "its dump ends before this operation; whether it is stuck, late or on another path, a dump does not show"
+    own = Evidence(_own_text(last, wait), "flight recorder", root.rank, scene.step((root.rank,)))
+    key = "data" if root.starved else "path"
+    cause = Cause(key, text, 0.85, Basis.OBSERVATION, (own, *waiting_text(scene, root)))
+    said = f"never entered {elsewhere.expected(wait)}"
+    if not root.locations and last is not None and last.site is not None:
+        root = root.with_locations((Location(root.rank, last.site),))
+        said += f", and was last in {words.op_text(last)}"
+    return finding_of(scene, root, kind, severity, cause, said, sure=True)
+
+
+def _last(detail: Detail, wait: Wait) -> Operation | None:
+    """The rank's last operation in that group; else its last in any."""
+    known = [op for op in (*detail.recorder, *detail.history) if op.group == wait.op.group and not op.p2p]
+    found = known or [*detail.recorder, *detail.history]
+    return found[-1] if found else None
+
+
+def _own_text(last: Operation | None, wait: Wait) -> str:
+    if last is None:
+        return "its dump holds no operation at all"
+    return f"its dump holds no {elsewhere.expected(wait)}; its last operation is {words.op_text(last)}"
+
+
+def undecided(scene: Scene) -> Iterator[str]:
+    """What stays open because of ranks of which it is not known what they entered: a sentence for each operation."""
+    seen: set[tuple[object, ...]] = set()
+    for rank, waits in sorted(scene.graph.waits.items()):
+        for wait in waits:
+            others = (wait.op.peer,) if wait.kind == "p2p" else wait.members
+            reasons = {m: why for m in others if m != rank and (why := scene.state.why_not_known(m, wait.op.group))}
+            place = (wait.op.group, wait.op.name, wait.op.seq, *((rank,) if wait.kind == "p2p" else ()))
+            if not reasons or scene.graph.edges.get(rank) or place in seen:
+                continue
+            seen.add(place)
+            yield _open_text(scene, wait, reasons)
+
+
+def _open_text(scene: Scene, wait: Wait, reasons: dict[int, str]) -> str:
+    there = [r for r, w in scene.graph.waits.items() for one in w if (one.op.group, one.op.seq, one.op.name) ==
+             (wait.op.group, wait.op.seq, wait.op.name)] if wait.kind != "p2p" else [wait.rank]  # fmt: skip
+    by_reason: dict[str, list[int]] = {}
+    for rank, why in reasons.items():
+        by_reason.setdefault(why, []).append(rank)
+    why = "; ".join(f"{words.ranks_text(ranks)} {reason}" for reason, ranks in by_reason.items())
+    return f"{words.wait_text(sorted(set(there)))} in {words.op_text(wait.op)}, and for whom is not known: {why}"

@@ -1,0 +1,138 @@
+"""Jobs of which only dumps are there: what each rank had entered at one moment, and no sign of life."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from diagd.daemon.detectors.dumped import undecided
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.registry import detect
+from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Detail, Facts, Frame, Group, Operation, Status
+
+NOW_S = 1_000_000.0
+HUNG_SINCE_S = NOW_S - 600.0
+CALL = Frame("step", "/job/train.py", 50)
+
+
+def op(name: str, seq: int, *, done: bool = True, **more: Any) -> Operation:
+    more = {"group": "0", "numel": 4, "dtype": "float32", "entered_s": HUNG_SINCE_S, **more}
+    return Operation(name, seq=seq, source="flight recorder", retired=done, **more)
+
+
+def dumps(
+    world: int, entries: dict[int, list[Operation]], groups: Mapping[str, tuple[int, ...]] | None = None
+) -> JobState:
+    state = JobState(hang_after_s=60.0, from_dumps=True, world_size=world)
+    members = {"0": tuple(range(world)), **(groups or {})}
+    for rank, found in entries.items():
+        mine = tuple(Group(name, ranks) for name, ranks in members.items() if rank in ranks)
+        state.apply([Facts(rank)], [Detail(rank, groups=mine, recorder=tuple(found))], NOW_S)
+    for rank in set(range(world)) - set(entries):
+        state.not_known["", rank] = "left no dump"
+    return state
+
+
+def only(state: JobState) -> Finding:
+    (found,) = detect(state)
+    return found
+
+
+def test_the_rank_whose_own_dump_ends_before_what_the_others_wait_in_is_missing() -> None:
+    at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
+    found = only(dumps(3, {0: at_six, 1: [op("ALLREDUCE", 5, site=CALL)], 2: at_six}))
+    assert (found.kind, found.ranks, found.waiting_ranks, found.severity) == (
+        "hang.rank_missing", (1,), (0, 2), Severity.CRITICAL,
+    )  # fmt: skip
+    assert (found.op_name, found.op_seq, found.locations[0].frame) == ("ALLREDUCE", 6, CALL)
+    assert "a dump does not show" in found.causes[0].text
+    assert " for " not in found.summary  # how long is not known of a dump
+
+
+def test_a_rank_without_a_dump_is_not_blamed_and_what_it_leaves_open_is_said() -> None:
+    at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
+    state = dumps(3, {0: at_six, 2: at_six})
+    assert detect(state) == ()
+    assert list(undecided(scene_of(state))) == [
+        "ranks 0,2 wait in ALLREDUCE #6 of group 0, and for whom is not known: rank 1 left no dump"
+    ]
+
+
+def test_a_missing_rank_is_named_beside_one_without_a_dump() -> None:
+    at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
+    found = only(dumps(4, {0: at_six, 1: [op("ALLREDUCE", 5)], 3: at_six}))
+    assert (found.kind, found.ranks) == ("hang.rank_missing", (1,))
+
+
+def test_no_circle_is_closed_over_what_is_not_known() -> None:
+    groups = {"a": (0, 1), "b": (0, 1)}
+    state = dumps(2, {0: [op("ALLREDUCE", 3, group="a", done=False)], 1: [op("ALLREDUCE", 3, group="b", done=False)]},
+                  groups)  # fmt: skip
+    assert only(state).kind == "hang.group_cycle"
+    state.not_known["a", 1] = "has lost its older entries"
+    assert detect(state) == ()
+    assert list(undecided(scene_of(state))) == [
+        "rank 0 waits in ALLREDUCE #3 of group a, and for whom is not known: rank 1 has lost its older entries"
+    ]
+
+
+def test_a_short_wait_is_no_hang() -> None:
+    young = op("ALLREDUCE", 6, done=False, entered_s=NOW_S - 1.0)
+    assert detect(dumps(2, {0: [young], 1: [op("ALLREDUCE", 5)]})) == ()
+
+
+def test_finished_operations_are_no_fault() -> None:
+    done = [op("ALLREDUCE", 1), op("BARRIER", 2)]
+    assert detect(dumps(2, {0: done, 1: done})) == ()
+
+
+def test_an_operation_that_ended_on_some_ranks_lies_with_those_on_which_it_has_not() -> None:
+    found = only(dumps(3, {r: [op("ALLREDUCE", 6, done=r != 2)] for r in range(3)}))
+    assert (found.kind, found.ranks) == ("hang.all_arrived", (2,))
+    assert "not finished on rank 2, as it has on ranks 0,1" in found.summary
+
+
+def test_a_size_that_differs_is_found_also_where_the_operation_has_ended() -> None:
+    found = only(dumps(3, {r: [op("ALLREDUCE", 1), op("ALLREDUCE", 2, numel=5 if r == 1 else 4)] for r in range(3)}))
+    assert (found.kind, found.ranks, found.names) == ("hang.collective_mismatch", (1,), ("number of elements",))
+
+
+def test_an_uneven_exchange_is_none() -> None:
+    for name in ("ALLTOALL", "GATHER", "SCATTER"):
+        assert detect(dumps(2, {0: [op(name, 1, numel=8)], 1: [op(name, 1, numel=0)]})) == ()
+
+
+def p2p(name: str, peer: int, seq: int = 1) -> Operation:
+    return op(name, seq, peer=peer, done=False)
+
+
+def test_a_send_that_is_met_by_the_partners_recv_waits_for_no_rank() -> None:
+    found = detect(dumps(2, {0: [p2p("SEND", 1)], 1: [p2p("RECV", 0)]}))
+    assert {f.kind for f in found} == {"hang.all_arrived"}
+
+
+def test_a_recv_without_its_send_names_the_partner() -> None:
+    found = only(dumps(3, {0: [op("BARRIER", 1)], 1: [op("BARRIER", 1), p2p("RECV", 0)], 2: [op("BARRIER", 1)]}))
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.p2p_unmatched", (0,), (1,))
+
+
+def test_each_send_of_a_batch_needs_a_partner_of_its_own() -> None:
+    batch = [p2p("SEND", 1), p2p("RECV", 2)]
+    found = only(dumps(3, {0: batch, 1: [p2p("RECV", 0)], 2: [op("BARRIER", 1)]}))
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.p2p_unmatched", (2,), (0, 1))
+
+
+def test_two_sends_are_not_met_by_one_recv() -> None:
+    found = detect(dumps(2, {0: [p2p("SEND", 1), p2p("SEND", 1, seq=2)], 1: [p2p("RECV", 0)]}))
+    assert (0,) not in [f.ranks for f in found]
+
+
+def test_a_pending_send_does_not_stand_behind_a_later_collective() -> None:
+    found = only(dumps(2, {0: [p2p("SEND", 1), op("BARRIER", 1)], 1: [op("BARRIER", 1)]}))
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", (1,))
+
+
+def test_a_stopped_rank_is_known_from_a_dump_of_its_process() -> None:
+    state = dumps(2, {0: [op("ALLREDUCE", 6, done=False)], 1: [op("ALLREDUCE", 5)]})
+    state.apply([Facts(1, status=Status.STOPPED)], [], NOW_S)
+    assert (only(state).kind, only(state).ranks) == ("hang.rank_stopped", (1,))
