@@ -129,6 +129,23 @@ def test_a_kill_inside_a_wait_is_still_a_kill_and_the_others_wait(signal: str) -
     assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.killed", (2,), (0, 1))
 
 
+@pytest.mark.parametrize("left", [Ending("shutdown"), Ending("exit", code=0, frames=(TRAIN,))])
+def test_a_crash_in_the_interpreters_shutdown_is_not_laid_to_the_scripts_last_place(left: Ending) -> None:
+    found = job(2).dies(0, code=0).dies(1, signal="SIGABRT", ending=left).passes(1).finds()
+    assert (found.kind, found.ranks, found.locations) == ("exit.killed", (1,), ())
+    assert "after its script had ended" in found.summary
+    assert found.causes[0].key == "crash_at_exit"
+
+
+@pytest.mark.parametrize(
+    ("signal", "left"), [("SIGABRT", Ending("exit", code=3, frames=(TRAIN,))), ("SIGKILL", Ending("shutdown"))]
+)
+def test_another_end_in_the_shutdown_keeps_its_own_words(signal: str, left: Ending) -> None:
+    found = job(2).dies(0, code=0).dies(1, signal=signal, ending=left).passes(1).finds()
+    assert (found.kind, found.ranks) == ("exit.killed", (1,))
+    assert "after its script had ended" not in found.summary
+
+
 def test_ranks_killed_at_the_same_moment_are_all_named() -> None:
     node = two_wait(4).dies(2, signal="SIGKILL").dies(3, signal="SIGKILL").passes(1).finds()
     assert (node.kind, node.ranks, node.waiting_ranks) == ("exit.killed", (2, 3), (0, 1))

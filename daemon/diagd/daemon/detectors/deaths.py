@@ -14,6 +14,7 @@ STOPPING_S = 120.0  # a job that was told to end and goes on for so long has tak
 TOGETHER_S = (
     0.03  # one signal to all ranks; a launcher that follows up on a single death takes longer (torchrun: 0.1 s)
 )
+CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 
 
@@ -32,6 +33,13 @@ class Death:
         ending = self.detail.ending
         noted = ending is not None and ending.what in ("exception", "exit") and ending.at_s > 0
         return min(self.exit.at_s, ending.at_s) if ending is not None and noted else self.exit.at_s
+
+    @property
+    def after_all(self) -> bool:
+        """A signal ended it when its own code was done: it had left its script in good order."""
+        ending = self.detail.ending
+        left = ending is not None and ending.what in ("exit", "shutdown") and ending.code in (None, 0)
+        return self.exit.signal in CRASHES and left
 
     @property
     def signature(self) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import places, words
-from diagd.daemon.detectors.deaths import Death, first_deaths
+from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 
@@ -39,13 +39,13 @@ def unexplained(scene: Scene) -> Iterator[Finding]:
     yield replace(found, causes=(cause,))
 
 
-_CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGKILL"})
+_CRASHES = CRASHES | {"SIGKILL"}
 
 
 def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     first, ranks = deaths[0], tuple(sorted(d.rank for d in deaths))
     dependents = _dependents(scene, ranks)
-    locations = tuple(place for d in deaths for place in places.at_end(d.detail))
+    locations = tuple(place for d in deaths if not d.after_all for place in places.at_end(d.detail))
     wait = next((w for d in dependents if (w := scene.graph.wait(d)) is not None), None)
     where = words.place_text(places.first(locations))
     text = f"{words.ranks_text(ranks)} {_said(first)}" + (f" in {where}" if where else "")
@@ -74,6 +74,8 @@ def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 def _said(death: Death) -> str:
     ending, end = death.detail.ending, death.exit
+    if death.after_all:
+        return f"crashed ({end.signal}) while its interpreter shut down, after its script had ended"
     if death.kind == "exit.killed":
         by = "by the out-of-memory killer " if end.oom_killed else ""
         return f"was killed {by}({end.signal or 'signal not seen'})"
@@ -102,6 +104,8 @@ def _causes(scene: Scene, death: Death) -> Iterator[Cause]:
         )
     elif ending is not None and ending.what == "exit":
         evidence.append(Evidence(f"exit called with {ending.code}", "probe", death.rank, step))
+    elif ending is not None and ending.what == "shutdown":
+        evidence.append(Evidence("the interpreter's shutdown had begun", "probe", death.rank, step))
     growth = _growth(death)
     if growth:
         evidence.append(growth)
@@ -126,7 +130,12 @@ def _mechanism(death: Death, grew: bool) -> tuple[str, str]:
     if end.signal == "SIGKILL":
         more = "; its memory had grown, so a memory limit is likely" if grew else ""
         return ("oom" if grew else "killed"), f"something outside killed it{more}"
-    if end.signal in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"):
+    if death.after_all:
+        return (
+            "crash_at_exit",
+            "its script was done; a thread of native code outlived the interpreter, or its teardown failed",
+        )
+    if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", "a signal from outside ended it"
 
