@@ -113,6 +113,25 @@ def test_a_single_rank_that_stands_still_is_blocked_once_patience_ends() -> None
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_blocked", (0,), ())
 
 
+def looked_at_once(made: Job, rank: int) -> Job:
+    detail = made.ranks[rank].detail
+    made.ranks[rank].detail = detail.with_(looks=detail.looks[-1:])
+    return made
+
+
+def test_ranks_that_stand_still_are_named_together_though_one_was_looked_at_later() -> None:
+    two = looked_at_once(job(2, hang_after_s=10).outside(0).outside(1).passes(10.5), 0)
+    assert two.find() == ()
+    found = two.passes(2).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.rank_blocked", (0, 1), Severity.CRITICAL)
+
+
+def test_a_rank_that_cannot_be_looked_at_often_keeps_another_from_being_named_for_a_short_time_only() -> None:
+    two = looked_at_once(job(2, hang_after_s=10).outside(0).outside(1).passes(14), 0)
+    assert two.find() == ()
+    assert looked_at_once(two.passes(2), 0).finds().ranks == (1,)
+
+
 # --- data
 
 

@@ -14,6 +14,7 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 # A dying rank's connections close first and its end is seen some seconds later: so long a broken wait is not yet
 # laid to a rank that seems alive.
 DYING_S = 5.0
+LOOKS_S = 5.0  # by then a rank that stands still has been looked at often enough, if it can be
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
@@ -64,7 +65,15 @@ def _stands_still_alone(scene: Scene, root: Root) -> bool:
     if root.life.idle_s < state.hang_after_s:
         return False
     others = [r for r in state.ranks() if not state.status(r).gone and not scene.graph.waits.get(r)]
-    return all(life_of(state, r).idle_s >= state.hang_after_s for r in others)
+    return all(_settled(scene, r) for r in others)
+
+
+def _settled(scene: Scene, rank: int) -> bool:
+    """Whether it is known by now if this rank stands still too: else the first of several would be named alone."""
+    life = life_of(scene.state, rank)
+    looked = life.same_stack_looks >= SAME_STACK_LOOKS or scene.state.detail(rank).stack is None
+    over_s = life.idle_s - scene.state.hang_after_s
+    return over_s >= 0 and (looked or over_s >= LOOKS_S)
 
 
 def _stuck(scene: Scene, root: Root) -> bool:
