@@ -7,7 +7,7 @@ from diagd.daemon.detectors.dumped import undecided
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
-from diagd.daemon.state.job import JobState
+from diagd.daemon.state.job import OTHERS, JobState
 from diagd.daemon.state.model import Detail, Facts, Frame, Group, Operation, Status
 
 NOW_S = 1_000_000.0
@@ -136,3 +136,32 @@ def test_a_stopped_rank_is_known_from_a_dump_of_its_process() -> None:
     state = dumps(2, {0: [op("ALLREDUCE", 6, done=False)], 1: [op("ALLREDUCE", 5)]})
     state.apply([Facts(1, status=Status.STOPPED)], [], NOW_S)
     assert (only(state).kind, only(state).ranks) == ("hang.rank_stopped", (1,))
+
+
+def test_ranks_that_differ_at_one_place_are_told_at_once_as_entries_name_their_place() -> None:
+    young: dict[str, Any] = {"done": False, "entered_s": NOW_S - 0.1}
+    found = only(
+        dumps(3, {0: [op("ALLREDUCE", 2, **young)], 1: [op("BARRIER", 2, **young)], 2: [op("ALLREDUCE", 2, **young)]})
+    )
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.collective_mismatch", (1,), (0, 2))
+
+
+def test_where_histories_part_is_found_although_what_agrees_was_left_out() -> None:
+    parted = [op("BARRIER", 5), op("BARRIER", 9), op("ALLREDUCE", 10, done=False)]
+    others = [op("ALLREDUCE", 5), op("ALLREDUCE", 9), op("BARRIER", 10, done=False)]
+    (found, *_) = detect(dumps(3, {0: others, 1: parted, 2: others}))
+    assert (found.ranks, found.op_seq) == ((1,), 10)
+    assert "the histories of group 0 part at #5 already" in [e.what for e in found.causes[0].evidence]
+
+
+def test_members_that_no_dump_names_are_not_ruled_out() -> None:
+    state = dumps(2, {r: [op("ALLREDUCE", 6, done=False)] for r in range(2)})
+    state.not_known["0", OTHERS] = "no dump names its members"
+    assert only(state).severity == Severity.WARNING
+    assert "whether it has more members is not known" in only(state).summary
+    alone = dumps(1, {0: [op("ALLREDUCE", 6, done=False)]})
+    alone.not_known["0", OTHERS] = "no dump names its members"
+    assert detect(alone) == ()
+    assert list(undecided(scene_of(alone))) == [
+        "rank 0 waits in ALLREDUCE #6 of group 0, and for whom is not known: no dump names its members"
+    ]

@@ -150,7 +150,7 @@ class _Reader:
         key = (spelling, repr(inputs), repr(outputs), repr(dtypes), first(entry.get("process_group")))
         form = self._forms.get(key)
         if form is None:
-            form = self._forms[key] = self._made(spelling, _shapes(inputs), _shapes(outputs), dtypes, key[-1])
+            form = self._forms[key] = self._made(spelling, shapes(inputs), shapes(outputs), dtypes, key[-1])
         return form
 
     def _made(
@@ -217,7 +217,8 @@ def _contradicted(
     return name == Op.REDUCE_SCATTER.name and taken != given * size
 
 
-def _shapes(sizes: object) -> tuple[tuple[int, ...], ...]:
+def shapes(sizes: object) -> tuple[tuple[int, ...], ...]:
+    """An entry's sizes; none where it has none."""
     if not isinstance(sizes, list | tuple):
         return ()
     return tuple(tuple(whole(n) for n in size) for size in sizes if isinstance(size, list | tuple))

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Loca
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.root import Root, finding_of, waiting_text
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import OTHERS
 from diagd.daemon.state.model import Detail, Operation
 
 
@@ -52,6 +53,8 @@ def undecided(scene: Scene) -> Iterator[str]:
         for wait in waits:
             others = (wait.op.peer,) if wait.kind == "p2p" else wait.members
             reasons = {m: why for m in others if m != rank and (why := scene.state.why_not_known(m, wait.op.group))}
+            if len(others) < 2 and wait.kind == "collective" and scene.state.has_unnamed(wait.op.group):
+                reasons[OTHERS] = "no dump names its members"
             place = (wait.op.group, wait.op.name, wait.op.seq, *((rank,) if wait.kind == "p2p" else ()))
             if not reasons or scene.graph.edges.get(rank) or place in seen:
                 continue
@@ -65,5 +68,6 @@ def _open_text(scene: Scene, wait: Wait, reasons: dict[int, str]) -> str:
     by_reason: dict[str, list[int]] = {}
     for rank, why in reasons.items():
         by_reason.setdefault(why, []).append(rank)
-    why = "; ".join(f"{words.ranks_text(ranks)} {reason}" for reason, ranks in by_reason.items())
+    told = {why: f"{words.ranks_text(ranks)} {why}" if ranks != [OTHERS] else why for why, ranks in by_reason.items()}
+    why = "; ".join(told.values())
     return f"{words.wait_text(sorted(set(there)))} in {words.op_text(wait.op)}, and for whom is not known: {why}"

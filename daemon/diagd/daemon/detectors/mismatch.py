@@ -15,7 +15,8 @@ def mismatches(scene: Scene) -> Iterator[Finding]:
     """One finding for each place at which ranks of a group provably disagree."""
     for group, seq in sorted({(w.op.group, w.op.seq) for w in _collective_waits(scene)}):
         here = [w for w in _collective_waits(scene) if (w.op.group, w.op.seq) == (group, seq)]
-        if not any(w.failed for w in here) and min(scene.age_s(w) for w in here) < PROVEN_S:
+        settled = scene.state.from_dumps or any(w.failed for w in here)  # a dump's entries name their place themselves
+        if not settled and min(scene.age_s(w) for w in here) < PROVEN_S:
             continue
         signatures = scene.ledger.signatures(group, seq, _members(here))
         ranked = classes(signatures) if len(signatures) > 1 else []
@@ -27,6 +28,8 @@ def _vote_is_in(scene: Scene, here: list[Wait], known: Collection[int]) -> bool:
     """Whether the members of whom nothing is known here were waited for: who is in the minority hangs on them."""
     missing = _members(here) - set(known)
     unheard = [r for r in missing if not scene.graph.waits.get(r) or scene.state.status(r).gone]
+    if scene.state.from_dumps:  # no more will be heard
+        return True
     return not unheard or scene.state.ended_s is not None or max(scene.age_s(w) for w in here) >= LATE_S
 
 
@@ -142,6 +145,8 @@ def _parted_at(scene: Scene, group: str, seq: int, ranked: list[list[int]]) -> i
     first = seq
     for place in range(seq - 1, max(seq - 2000, 0), -1):
         signatures = scene.ledger.signatures(group, place, everyone)
+        if not signatures and scene.state.from_dumps:
+            continue  # where all agreed, nothing was kept
         if len(signatures) < len(everyone):
             break
         if len(classes(signatures)) > 1:

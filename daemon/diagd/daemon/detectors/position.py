@@ -124,6 +124,11 @@ def _waits_in_backend(state: JobState, detail: Detail) -> list[Operation]:
     return [replace(one, site=frames[0]) if frames and one.site is None else one for one in found]
 
 
+def lane_of(op: Operation) -> tuple[object, ...]:
+    """Operations of one lane end in the order in which they were issued."""
+    return (op.group, op.name, op.peer) if op.p2p else (op.group,)
+
+
 def unfinished_tail(detail: Detail) -> list[Operation]:
     """The recorder's unfinished entries behind each group's last finished one.
 
@@ -132,7 +137,7 @@ def unfinished_tail(detail: Detail) -> list[Operation]:
     """
     tail: dict[tuple[object, ...], list[Operation]] = {}
     for op in detail.recorder:
-        lane = (op.group, op.name, op.peer) if op.p2p else (op.group,)
+        lane = lane_of(op)
         if op.retired is False:
             tail.setdefault(lane, []).append(op)
         else:

@@ -135,7 +135,8 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
     members = tuple(sorted(wait.members)) or (wait.rank,)
     if wait.kind == "p2p":
         members = tuple(sorted({wait.rank, wait.op.peer} - {-1}))
-    if any(scene.state.why_not_known(m, wait.op.group) for m in members):
+    unnamed = scene.state.has_unnamed(wait.op.group)
+    if any(scene.state.why_not_known(m, wait.op.group) for m in members) or (unnamed and len(members) < 2):
         return None
     age_s = scene.age_s(wait)
     lives = [life_of(scene.state, r) for r in members if r in scene.state.details]
@@ -144,6 +145,7 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
         return None
     patient = scene.state.hang_after_s
     severity = Severity.CRITICAL if min(age_s, idle_s) >= patient or wait.failed else Severity.WARNING
+    severity = Severity.WARNING if unnamed else severity
     what = words.op_text(wait.op)
     behind = _unfinished(scene, wait, members)
     evidence = tuple(
@@ -153,7 +155,8 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
     ) or (Evidence(f"in {what}{scene.lasting(age_s)}", wait.op.source, wait.rank),)
     cause = Cause("transport", "the ranks agree and the operation does not end: the network, the device or the library",
                   0.7, Basis.INFERENCE, evidence)  # fmt: skip
-    text = f"all of {words.ranks_text(members)} have entered {what} and it has not finished"
+    more = " (whether it has more members is not known)" if unnamed else ""
+    text = f"all of {words.ranks_text(members)}{more} have entered {what} and it has not finished"
     if behind != members:
         rest = words.ranks_text(set(members) - set(behind))
         text += f" on {words.ranks_text(behind)}, as it has on {rest}"

@@ -13,6 +13,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NEVER = -1.0  # a time that has not come
+OTHERS = -1  # no rank: in `not_known`, members of a group that no dump names
 # Below these a process that only waits still moves: timers, the allocator, a monitor thread.
 CPU_NOISE_RATIO = 0.02  # of one core
 CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
@@ -132,6 +133,10 @@ class JobState:
     def why_not_known(self, rank: int, group: str = "") -> str:
         """Why it is not known what the rank has entered; empty where it is."""
         return self.not_known.get(("", rank)) or self.not_known.get((group, rank), "")
+
+    def has_unnamed(self, group: str) -> bool:
+        """Whether the group may have members that no dump names."""
+        return (group, OTHERS) in self.not_known
 
     def status(self, rank: int) -> Status:
         """The rank's status; LOST where it has never reported."""
