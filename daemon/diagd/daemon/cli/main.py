@@ -16,6 +16,7 @@ COMMANDS = (
     "dump",
     "status",
     "incidents",
+    "analyze",
     "explain",
     "doctor",
     "agent",

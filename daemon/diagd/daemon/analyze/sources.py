@@ -1,0 +1,76 @@
+"""What the paths on the command line are: a recording, a dump folder of diagd's, or flight-recorder dumps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagd.daemon.analyze import folder
+from diagd.daemon.analyze.plain import NotADump
+from diagd.daemon.errors import DiagdError
+from diagd.daemon.record.record import MAGIC
+
+USAGE = 2  # the exit code for what is no dump
+_NOTES = frozenset({".txt", ".log", ".html", ".md"})  # lie beside dumps and are none
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One of the three; `files` only of dumps."""
+
+    kind: str  # recording, folder, dumps
+    path: Path
+    files: tuple[Path, ...] = ()
+
+
+def source_of(paths: Sequence[Path]) -> Source:
+    """Tell what is to be analysed.
+
+    Raises:
+        DiagdError: A path is not there, or the paths are of several kinds.
+    """
+    for path in paths:
+        if not path.exists():
+            raise DiagdError(
+                f"{path}: there is no such file or folder", help="name a folder of dumps, or the dumps", exit_code=USAGE
+            )
+    special = [found for path in paths if (found := _special(path)) is not None]
+    if special and len(paths) > 1:
+        raise DiagdError(
+            f"{special[0].path}: a {special[0].kind.replace('folder', 'dump folder')} is analysed alone",
+            help="run diagd analyze for each of them",
+            exit_code=USAGE,
+        )
+    if special:
+        return special[0]
+    files = [file for path in paths for file in _files(path)]
+    if not files:
+        raise DiagdError(f"{paths[0]}: holds no file", help="name a folder of dumps, or the dumps", exit_code=USAGE)
+    return Source("dumps", paths[0], tuple(dict.fromkeys(files)))
+
+
+def _special(path: Path) -> Source | None:
+    """A recording or a dump folder; None for what must be dumps."""
+    if path.is_dir():
+        below = path if folder.is_folder(path) else folder.newest_below(path)
+        return Source("folder", below) if below is not None else None
+    return Source("recording", path) if is_recording(path) else None
+
+
+def is_recording(path: Path) -> bool:
+    """Whether the file begins as a recording does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def _files(path: Path) -> list[Path]:
+    """The files that may be dumps: one that is named is tried as it is; of a folder's, notes and logs are left out."""
+    if path.is_file():
+        return [path]
+    found = [one for one in sorted(path.rglob("*")) if one.is_file() and not one.name.startswith(".")]
+    return [one for one in found if one.suffix.lower() not in _NOTES]
+
+
+__all__ = ["NotADump", "Source", "is_recording", "source_of"]
