@@ -126,6 +126,10 @@ class Job:
     def wants_key(self, rank: int, key: str, **more: Any) -> Self:
         return self.waits(rank, "STORE_GET", detail=key, **more)
 
+    def makes_store(self, rank: int, workers: int, **more: Any) -> Self:
+        """It makes a TCPStore that waits for so many workers."""
+        return self.waits(rank, "STORE_JOIN", detail="127.0.0.1:4000", numel=workers, **more)
+
     def creates_group(self, rank: int, count: int, **more: Any) -> Self:
         """It is inside new_group, its `count`th."""
         self._detail(rank, group_count=count)

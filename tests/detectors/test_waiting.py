@@ -51,6 +51,35 @@ def test_a_key_that_was_not_there_and_was_given_up_is_no_wait() -> None:
     assert critical(asks.find()) == []
 
 
+# --- the workers of a store of the script's own
+
+
+def test_a_store_waits_for_a_rank_that_has_gone_on() -> None:
+    made = job(3).makes_store(0, workers=3).makes_store(2, workers=3).waits(1, seq=120).passes(3)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (1,), (0, 2))
+    assert found.severity == Severity.CRITICAL
+    assert "ALLREDUCE" in found.summary
+    assert found.locations[0].rank == 1
+
+
+def test_only_the_server_waits_and_a_worker_that_came_and_went_on_is_no_culprit() -> None:
+    made = job(3).makes_store(0, workers=3).issued(2, "STORE_JOIN", 0, "", detail="node-0:4000", numel=3)
+    found = made.waits(1, seq=120).waits(2, seq=120).passes(3).finds()
+    assert (found.ranks, found.waiting_ranks) == ((1,), (0, 2))
+
+
+def test_of_a_store_for_a_part_of_the_ranks_it_is_not_known_who_is_missing() -> None:
+    found = job(4).makes_store(0, workers=2).waits(1, seq=120).waits(2, seq=120).waits(3, seq=120).passes(3).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (0,), (1, 2, 3))
+    assert "program's secret" in found.causes[0].text
+
+
+def test_a_worker_that_is_still_on_its_way_is_no_more_than_late() -> None:
+    made = job(3, hang_after_s=60).makes_store(0, workers=3).makes_store(2, workers=3).outside(1).works(1, "cpu")
+    assert made.passes(20).kinds() <= {("hang.store_wait", (1,), "warning")}
+
+
 # --- creation of groups, and init
 
 

@@ -140,6 +140,14 @@ def test_barriers_and_stores_are_seen_with_their_lines(seen: list[Seen]) -> None
     assert seen[1].detail(at(seen[1], "get", Op.STORE_GET)) == "ready"
 
 
+def test_a_store_of_the_scripts_own_is_seen_and_torchs_own_are_not(seen: list[Seen]) -> None:
+    for box in seen:
+        (made,) = box.named(Op.STORE_JOIN)
+        assert made == at(box, "own store", Op.STORE_JOIN)
+        assert (made.numel, box.detail(made)[:10]) == (2, "127.0.0.1:")
+        assert made.returned_ns
+
+
 def test_what_raised_is_marked_as_failed(seen: list[Seen]) -> None:
     for box in seen:
         failed = [record for record in box.records if record.flags & Flag.FAILED]

@@ -22,6 +22,9 @@ def install(probe: Probe, module: Any) -> None:
     before = _recorder(Op.STORE_SET, only_from_user=True)
     for name in _SETTING:
         _patches.replace(module.Store, name, wrapper(probe, before, _after, _failed))
+    tcp = getattr(sys.modules.get("torch._C._distributed_c10d"), "TCPStore", None)
+    if tcp is not None:
+        _patches.replace(tcp, "__init__", wrapper(probe, _before_join, _after, _failed))
 
 
 def remove() -> None:
@@ -42,6 +45,24 @@ def _recorder(op: Op, only_from_user: bool) -> Any:
         return ring, ring.begin(op, -1, 0, 0, 0, -1, 0, sites.site(frame), detail, -1, 0, ())
 
     return before
+
+
+_TCP = ("self", "host_name", "port", "world_size", "is_master", "timeout", "wait_for_workers")
+
+
+def _before_join(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A store of the script's own that waits in its making for all its workers; torch's own are a part of INIT."""
+    given = dict(zip(_TCP, args, strict=False), **kwargs)
+    workers = given.get("world_size") or 0
+    frame = sys._getframe(2)
+    box = STATE.box
+    if box is None or workers < 2 or not given.get("wait_for_workers", True) or not sites.is_user(frame):
+        return None
+    ring = box.ring()
+    if ring is None:
+        return None
+    detail = box.passing(f"{given.get('host_name')}:{given.get('port')}")
+    return ring, ring.begin(Op.STORE_JOIN, -1, 0, 0, 0, -1, 0, sites.site(frame), detail, workers, 0, ())
 
 
 def _keys(given: Any) -> str:

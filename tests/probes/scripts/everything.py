@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import socket
 import sys
 import time
 
@@ -52,6 +53,11 @@ def meet(rank):
         store.set("ready", "1")  # set
     else:
         store.get("ready")  # get
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = [free.getsockname()[1]]
+    dist.broadcast_object_list(port, src=0)
+    dist.TCPStore("127.0.0.1", port[0], 2, is_master=rank == 0)  # own store
 
 
 def train(rank):

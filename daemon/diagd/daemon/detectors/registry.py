@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, waiting
+from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, storing, waiting
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
@@ -73,7 +73,7 @@ def _roots(scene: Scene) -> Iterator[Finding]:
         if found is not None:
             yield found
     for ranks in keys.values():
-        if (found := waiting.store_wait(scene, tuple(ranks))) is not None:
+        if (found := storing.store_wait(scene, tuple(ranks))) is not None:
             yield found
     yield from _creations(scene)
 

@@ -1,11 +1,10 @@
-"""The root of the waits waits itself, and for no rank: a store's key, or an operation that all have entered."""
+"""The root of the waits waits itself, and for no rank: for others to join, or in an operation that all have entered."""
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
-from diagd.daemon.state.model import Operation
 
 
 def all_waiting(scene: Scene) -> bool:
@@ -17,65 +16,6 @@ def _in_vain(scene: Scene, rank: int) -> bool:
     """Whether its wait needs another rank or a key; an operation that all have entered may just be long."""
     waits = scene.graph.waits.get(rank, ())
     return any(w.failed or w.kind == "store" for w in waits) or bool(waits and scene.graph.edges[rank])
-
-
-def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
-    """Ranks that wait for the same key of the store, which no rank has set."""
-    waits = [w for r in ranks if (w := scene.graph.wait(r)) is not None]
-    age_s = min(scene.age_s(w) for w in waits)
-    closed = all_waiting(scene)
-    patient = scene.state.hang_after_s
-    if age_s < (PROVEN_S if closed else scene.late_s) and not scene.failed(ranks):
-        return None
-    severity = Severity.CRITICAL if closed or scene.failed(ranks) else Severity.WARNING
-    if not closed and age_s >= patient and _all_quiet(scene):
-        severity = Severity.CRITICAL
-    key, dependents = waits[0].op.detail, scene.graph.waiting_for(ranks)
-    siblings = _setters(scene, key)
-    who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings else ""
-    site = words.place_text(waits[0].op.site)
-    text = (
-        f"{words.ranks_text(ranks)} {words.verb(ranks, 'waits', 'wait')} for store key {key!r}, which no rank has set"
-        f"{who}" + (f"; in {site}" if site else "") + scene.lasting(age_s)
-        + (f"; {words.ranks_text(dependents)} {words.verb(dependents, 'waits', 'wait')} for them" if dependents else "")
-    )  # fmt: skip
-    evidence = [
-        Evidence(f"in {words.op_text(w.op)}{scene.lasting(scene.age_s(w))}", "probe", w.rank) for w in waits[:4]
-    ]
-    evidence += [Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2]]
-    cause = Cause("key", "the key was never set: which rank should have set it is the program's secret"
-                  + (f", most likely {words.ranks_text(siblings)}" if siblings else ""),
-                  0.9 if closed else 0.6, Basis.OBSERVATION, tuple(evidence))  # fmt: skip
-    return Finding(
-        kind="hang.store_wait", severity=severity, ranks=ranks, waiting_ranks=dependents, op_name=waits[0].op.name,
-        names=(key,), summary=words.shortened(text + "."), causes=(cause,), step=scene.step(ranks), sure=closed,
-        locations=tuple(p for w in waits for p in places.at_wait(scene.state.detail(w.rank), w)),
-        since_s=min(w.since_s for w in waits), key=f"key:{key}",
-    )  # fmt: skip
-
-
-def _stem(key: str) -> str:
-    return key.rstrip("0123456789")
-
-
-def _sibling_sets(scene: Scene, key: str) -> list[tuple[int, Operation]]:
-    """The last set of a key that differs only in its number, for each rank that did one."""
-    found: dict[int, Operation] = {}
-    for rank, detail in scene.state.details.items():
-        for op in detail.history:
-            if op.name == "STORE_SET" and op.detail != key and _stem(op.detail) == _stem(key):
-                found[rank] = op
-    return sorted(found.items())
-
-
-def _setters(scene: Scene, key: str) -> tuple[int, ...]:
-    return tuple(r for r, _ in _sibling_sets(scene, key))
-
-
-def _all_quiet(scene: Scene) -> bool:
-    """No rank outside communication has moved for as long as the user is patient."""
-    free = [r for r in scene.state.ranks() if not scene.graph.waits.get(r) and not scene.state.status(r).gone]
-    return all(life_of(scene.state, r).idle_s >= scene.state.hang_after_s for r in free)
 
 
 def creation(scene: Scene, rank: int) -> Finding | None:

@@ -34,6 +34,8 @@ def seconds_text(seconds: float) -> str:
 
 def op_text(op: Operation, with_size: bool = False) -> str:
     """Name an operation: "ALLREDUCE #120 of group 0", "RECV from rank 1", "store key 'plan/3'"."""
+    if op.name == "STORE_JOIN":
+        return f"TCPStore({op.detail}) for {op.numel} workers"
     if op.name.startswith("STORE_"):
         return f"store key {op.detail!r}"
     if op.name in ("SEND", "RECV"):

@@ -112,6 +112,7 @@ class Op(IntEnum):
     REDUCE_SCATTER_COALESCED = 22
     ALLREDUCE_COALESCED = 23
     OTHER = 24
+    STORE_JOIN = 25  # making a store that waits for its workers; numel is their number
 
 
 POINT_TO_POINT = frozenset({Op.SEND, Op.RECV})

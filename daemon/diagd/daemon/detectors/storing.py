@@ -1,0 +1,140 @@
+"""The root of the waits waits for the store: for a key, or for the workers of a store of the script's own."""
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.life import life_of
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.detectors.waiting import all_waiting
+from diagd.daemon.state.model import Operation
+
+MOST_SHOWN = 4  # waits that are told as evidence
+
+
+def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
+    """Ranks that wait for the same thing of the store: None while that may just take its time."""
+    waits = [w for r in ranks if (w := scene.graph.wait(r)) is not None]
+    age_s = min(scene.age_s(w) for w in waits)
+    closed = all_waiting(scene)
+    if age_s < (PROVEN_S if closed else scene.late_s) and not scene.failed(ranks):
+        return None
+    wait = waits[0]
+    joins = wait.op.name == "STORE_JOIN"
+    missing = _not_joined(scene, wait, ranks) if joins else ()
+    dependents = scene.graph.waiting_for(ranks)
+    culprits = missing or ranks
+    waiting = tuple(sorted({*ranks, *dependents} - set(culprits)))
+    said = _join_said(scene, wait, ranks, missing) if joins else _key_said(scene, wait, ranks)
+    text = (
+        said + scene.lasting(age_s) + (f"; {words.wait_text(waiting)} for them" if dependents and not missing else "")
+    )
+    shown = [Evidence(f"in {words.op_text(w.op)}{scene.lasting(scene.age_s(w))}", "probe", w.rank) for w in waits]
+    cause = (_workers if joins else _key)(scene, wait, missing, closed, tuple(shown[:MOST_SHOWN]))
+    return Finding(
+        kind="hang.store_wait", severity=_severity(scene, ranks, age_s, closed), ranks=culprits,
+        waiting_ranks=waiting, op_name=wait.op.name, names=(wait.op.detail,), summary=words.shortened(text + "."),
+        causes=(cause,), step=scene.step(ranks), sure=closed,
+        locations=_places(scene, missing, waits),
+        since_s=min(w.since_s for w in waits), key=f"key:{wait.op.detail}",
+    )  # fmt: skip
+
+
+def _places(scene: Scene, missing: tuple[int, ...], waits: list[Wait]) -> tuple[Location, ...]:
+    """Where the missing ranks are instead, then where the others wait."""
+    found: list[Location] = []
+    for rank in missing:
+        other, detail = scene.graph.wait(rank), scene.state.detail(rank)
+        found += places.at_wait(detail, other) if other is not None else places.outside(detail)
+    return (*found, *(place for w in waits for place in places.at_wait(scene.state.detail(w.rank), w)))
+
+
+def _severity(scene: Scene, ranks: tuple[int, ...], age_s: float, closed: bool) -> Severity:
+    over = age_s >= scene.state.hang_after_s and _all_quiet(scene)
+    return Severity.CRITICAL if closed or scene.failed(ranks) or over else Severity.WARNING
+
+
+def _all_quiet(scene: Scene) -> bool:
+    """No rank outside communication has moved for as long as the user is patient."""
+    free = [r for r in scene.state.ranks() if not scene.graph.waits.get(r) and not scene.state.status(r).gone]
+    return all(life_of(scene.state, r).idle_s >= scene.state.hang_after_s for r in free)
+
+
+# --- a key
+
+
+def _key_said(scene: Scene, wait: Wait, ranks: tuple[int, ...]) -> str:
+    siblings = _setters(scene, wait.op.detail)
+    who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings else ""
+    site = words.place_text(wait.op.site)
+    return f"{words.wait_text(ranks)} for store key {wait.op.detail!r}, which no rank has set{who}" + (
+        f"; in {site}" if site else ""
+    )
+
+
+def _key(scene: Scene, wait: Wait, _: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]) -> Cause:
+    key = wait.op.detail
+    siblings = _setters(scene, key)
+    text = "the key was never set: which rank should have set it is the program's secret"
+    text += f", most likely {words.ranks_text(siblings)}" if siblings else ""
+    before = tuple(Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2])
+    return Cause("key", text, 0.9 if closed else 0.6, Basis.OBSERVATION, shown + before)
+
+
+def _stem(key: str) -> str:
+    return key.rstrip("0123456789")
+
+
+def _sibling_sets(scene: Scene, key: str) -> list[tuple[int, Operation]]:
+    """The last set of a key that differs only in its number, for each rank that did one."""
+    found: dict[int, Operation] = {}
+    for rank, detail in scene.state.details.items():
+        for op in detail.history:
+            if op.name == "STORE_SET" and op.detail != key and _stem(op.detail) == _stem(key):
+                found[rank] = op
+    return sorted(found.items())
+
+
+def _setters(scene: Scene, key: str) -> tuple[int, ...]:
+    return tuple(r for r, _ in _sibling_sets(scene, key))
+
+
+# --- workers
+
+
+def _not_joined(scene: Scene, wait: Wait, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Who should have joined too; empty where the store is for fewer than all, so that it cannot be known.
+
+    Only the store's server waits in its making; the others have come and gone on (torch's TCPStore::waitForWorkers).
+    """
+    state = scene.state
+    if wait.op.numel != state.world_size:
+        return ()
+    others = (r for r in range(state.world_size) if r not in ranks and r in state.details)
+    return tuple(r for r in others if not any(_same_store(op, wait.op) for op in state.detail(r).history))
+
+
+def _same_store(op: Operation, other: Operation) -> bool:
+    """By the port: ranks may call the host by different names."""
+    return op.name == "STORE_JOIN" and op.detail.rpartition(":")[2] == other.detail.rpartition(":")[2]
+
+
+def _join_said(scene: Scene, wait: Wait, ranks: tuple[int, ...], missing: tuple[int, ...]) -> str:
+    site = words.place_text(wait.op.site)
+    text = f"{words.wait_text(ranks)} in {words.op_text(wait.op)}" + (f" in {site}" if site else "")
+    if not missing:
+        return text + ", which have not all come"
+    text += f"; {words.ranks_text(missing)} {words.verb(missing, 'has', 'have')} not joined"
+    other = scene.graph.wait(missing[0])
+    return text + (f": in {words.op_text(other.op)}" if other is not None else "")
+
+
+def _workers(scene: Scene, wait: Wait, missing: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]) -> Cause:
+    text = "the store waits for all its workers, and some never make theirs"
+    if not missing:
+        text += f"; which of the job's {scene.state.world_size} ranks should have is the program's secret"
+    elsewhere = tuple(
+        Evidence(f"in {words.op_text(other.op)} instead", other.op.source, r)
+        for r in missing[:MOST_SHOWN]
+        if (other := scene.graph.wait(r)) is not None
+    )
+    return Cause("workers", text, 0.9 if closed else 0.6, Basis.OBSERVATION, shown + elsewhere)
