@@ -7,7 +7,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Frame, Operation, Status
 
 CREATION = frozenset({"NEW_GROUP", "INIT"})
-STORE = frozenset({"STORE_GET", "STORE_WAIT"})
+STORE = frozenset({"STORE_GET", "STORE_WAIT", "STORE_JOIN"})
 NOT_WAITS = frozenset({"DESTROY", "STORE_SET", "WAIT", "NONE"})
 _FAILED_LATELY_S = 30.0
 _FROM_OUTSIDE = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL"})  # these end a wait, it does not run out
