@@ -165,3 +165,21 @@ def test_members_that_no_dump_names_are_not_ruled_out() -> None:
     assert list(undecided(scene_of(alone))) == [
         "rank 0 waits in ALLREDUCE #6 of group 0, and for whom is not known: no dump names its members"
     ]
+
+
+def test_a_send_and_a_recv_of_another_size_do_not_pair() -> None:
+    sent, wanted = ((4,),), ((5,),)
+    found = only(dumps(2, {
+        0: [op("SEND", 1, peer=1, done=False, shapes=sent)],
+        1: [op("RECV", 1, peer=0, done=False, shapes=wanted, numel=5)],
+    }))  # fmt: skip
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", (0, 1))
+    assert "float32[4]" in found.summary
+    assert "float32[5]" in found.summary
+
+
+def test_sends_of_one_batch_pair_in_their_order() -> None:
+    sends = [op("SEND", 1, peer=1, done=False, numel=n) for n in (4, 400)]
+    receives = [op("RECV", 1, peer=0, done=False, numel=n) for n in (4, 400)]
+    assert [f.kind for f in detect(dumps(2, {0: sends, 1: receives}))] == ["hang.all_arrived"]
+    assert [f.kind for f in detect(dumps(2, {0: sends, 1: receives[::-1]}))] == ["hang.p2p_unmatched"]

@@ -66,6 +66,8 @@ def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
 
 def _doing(wait: Wait) -> str:
     text = f"rank {wait.rank} in {words.op_text(wait.op)}"
+    if wait.op.p2p and wait.op.source == "flight recorder" and wait.op.shapes:
+        text += f" of {words.size_text(wait.op)}"
     place = words.place_text(wait.op.site)
     return f"{text} at {place}" if place else text
 

@@ -108,7 +108,10 @@ def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
 
 
 def _meets_in_backend(state: JobState, wait: Wait, wanted: str) -> bool:
-    """Whether the partner's flight recorder has the matching operation unfinished too, one for each of the rank's."""
+    """Whether the partner's flight recorder has the matching operation unfinished too.
+
+    Those of two ranks pair up in their order, and each with one of its own size.
+    """
     op = wait.op
     mine = [
         o for o in unfinished_tail(state.detail(wait.rank)) if (o.name, o.peer, o.group) == (op.name, op.peer, op.group)
@@ -117,7 +120,10 @@ def _meets_in_backend(state: JobState, wait: Wait, wanted: str) -> bool:
         o for o in unfinished_tail(state.detail(op.peer))
         if o.name == wanted and o.peer in (wait.rank, -1) and o.group == op.group
     ]  # fmt: skip
-    return len(theirs) >= max(sum(o.seq <= op.seq for o in mine), 1)
+    first = sum(o.seq < op.seq for o in mine)
+    of_one_batch = max(sum(o.seq == op.seq for o in mine), 1)
+    pairs = list(zip(mine[first:], theirs[first : first + of_one_batch], strict=False))
+    return len(pairs) >= of_one_batch and all(a.numel == b.numel or min(a.numel, b.numel) < 0 for a, b in pairs)
 
 
 def _not_creating(state: JobState, graph: Graph, wait: Wait) -> list[int]:
