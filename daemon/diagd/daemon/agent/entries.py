@@ -85,7 +85,8 @@ def operations(entries: Iterable[Mapping[str, Any]], members: Members) -> tuple[
     they are never marked as finished.
     """
     reader = _Reader(members)
-    for entry in sorted(entries, key=lambda e: whole(e.get("record_id"))):
+    kept = list(entries)  # while they are read, so that no two lists of frames have the same identity
+    for entry in sorted(kept, key=lambda e: whole(e.get("record_id"))):
         reader.take(entry)
     return tuple(op for op in reader.found if op is not None)
 
@@ -98,6 +99,7 @@ class _Reader:
         self._members = members
         self._forms: dict[tuple[str, ...], _Form] = {}
         self._sites: dict[tuple[object, ...], Frame] = {}
+        self._seen_stacks: dict[int, Frame | None] = {}  # by identity: entries of one call share their frames' list
         self._batches: dict[tuple[str, bool], tuple[int, list[int]]] = {}  # by group: place, and where in `found`
 
     def take(self, entry: Mapping[str, Any]) -> None:
@@ -111,7 +113,7 @@ class _Reader:
                 name=form.name, group=group, seq=seq, source="flight recorder", shapes=form.shapes,
                 tensors=len(form.shapes), numel=form.numel, dtype=form.dtype,
                 peer=members[form.peer] if 0 <= form.peer < len(members) else form.peer,
-                site=self._site(entry.get("frames")), entered_s=whole(entry.get("time_created_ns")) / 1e9,
+                site=self._site(entry), entered_s=whole(entry.get("time_created_ns")) / 1e9,
                 timeout_s=whole(entry.get("timeout_ms")) / 1e3, returned_s=completed_ns / 1e9 if completed_ns else None,
                 retired=bool(completed_ns) or _finished(entry),
             )
@@ -166,8 +168,16 @@ class _Reader:
         dtype = dtype_name(first(dtypes) if isinstance(dtypes, list | tuple) else dtypes)
         return _Form(name, peer if p2p else -1, shapes, numel, dtype, p2p)
 
-    def _site(self, found: object) -> Frame | None:
+    def _site(self, entry: Mapping[str, Any]) -> Frame | None:
         """The user's innermost line; None where the entries hold no frames (JSON)."""
+        found = entry.get("frames")
+        if not found:
+            return None
+        if id(found) not in self._seen_stacks:
+            self._seen_stacks[id(found)] = self._innermost(found)
+        return self._seen_stacks[id(found)]
+
+    def _innermost(self, found: object) -> Frame | None:
         for frame in found if isinstance(found, list | tuple) else ():
             if isinstance(frame, dict) and _is_user(str(frame.get("filename") or "")):
                 name, line = str(frame.get("name") or "?"), whole(frame.get("line"))

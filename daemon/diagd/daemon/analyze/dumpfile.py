@@ -16,6 +16,7 @@ from diagd.daemon.state.model import Operation
 
 MAX_BYTES = 1 << 30  # of one rank: 2,000 entries with stacks take about 1 MB
 MAX_RANKS = 1 << 17
+_SAMPLE = 100  # entries
 _RANK = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _ENDINGS = frozenset({".json", ".pickle", ".pkl", ".bin", ".dump", ".trace", ".txt"})
@@ -91,10 +92,9 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
         raise NotADump(f"holds {_described(found)}, and no flight recorder's dump")
     entries = [entry for entry in found.get("entries") or () if isinstance(entry, dict)]
     groups, descriptions = _groups(found.get("pg_config"))
-    for entry in entries:
-        pair = entry.get("process_group")
-        if isinstance(pair, list | tuple) and len(pair) > 1:
-            descriptions.setdefault(str(pair[0]), str(pair[1]))
+    for pair in {tuple(map(str, pair)) for e in entries if isinstance(pair := e.get("process_group"), list | tuple)}:
+        if len(pair) > 1:
+            descriptions.setdefault(pair[0], pair[1])
     done = operations(entries, groups)
     return RankDump(
         rank=rank, path=path, taken_s=taken_s, table=table_of(done), version=str(found.get("version") or ""),
@@ -143,8 +143,8 @@ def _sizes(entries: Sequence[Mapping[str, Any]], named: Mapping[str, tuple[int, 
 
 
 def _backend(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The one that most entries are of: "nccl", "gloo", …"""
-    heads = Counter(str(entry.get("profiling_name") or "").partition(":") for entry in entries)
+    """The one that most of the last entries are of: "nccl", "gloo", …"""
+    heads = Counter(str(entry.get("profiling_name") or "").partition(":") for entry in entries[-_SAMPLE:])
     named = [head for (head, colon, _), _ in heads.most_common() if colon]
     return named[0] if named else ""
 

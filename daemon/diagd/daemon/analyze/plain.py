@@ -54,7 +54,8 @@ def _json(data: bytes) -> object:
 
 def _pickle(data: bytes) -> object:
     try:
-        return _Plain(io.BytesIO(data)).load()
+        # Buffered, because an unpickler asks a file that cannot be peeked into for every few bytes by themselves.
+        return _Plain(io.BufferedReader(io.BytesIO(data), 1 << 20)).load()
     except NotADump:
         raise
     except EOFError as exc:

@@ -103,7 +103,7 @@ def _judged(
     report = job_report(state, book.incidents)
     without = [rank for rank in range(state.world_size) if rank not in state.details]
     report["ranks"] = sorted([*report["ranks"], *(_lost(rank) for rank in without)], key=lambda row: int(row["rank"]))
-    open_ends = list(undecided(scene_of(state)))
+    open_ends = list(undecided(scene_of(state))) if state.not_known else []
     left = [*_unknown(state), *open_ends]
     report["notes"] = [*left, *problems, *_membership(state, groups), *report["notes"]]
     report["analysis"] = {
