@@ -189,10 +189,12 @@ class _Reader:
 _is_user = cache(frames.is_user)
 
 
-def _finished(entry: Mapping[str, Any]) -> bool:
-    """Whether the operation has ended; a device's backend retires also what it has given up."""
+def _finished(entry: Mapping[str, Any]) -> bool | None:
+    """Whether the operation has ended; a device's backend retires also what it has given up. None: not known."""
     if entry.get("state") == "completed":
         return True
+    if entry.get("state") is None and entry.get("retired") is None:
+        return None
     backend = str(entry.get("profiling_name") or "").partition(":")[0]
     return bool(entry.get("retired")) and backend not in _KEEPS_STATE
 

@@ -12,7 +12,7 @@ from diagd.daemon.state.model import Detail, Facts, Group, Operation, Status
 CLOCKS_APART_S = 1.0  # a file's time and a rank's own clock agree no better, where machines differ
 
 NO_DUMP = "left no dump"
-LOST_ENTRIES = "has lost its older entries of that group"
+LOST_ENTRIES = "has lost its older entries of it"
 TOO_EARLY = "was dumped before the others entered it"
 UNNAMED = "no dump names its members"
 GIVEN_UP = (

@@ -90,12 +90,12 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
     """
     if not isinstance(found, dict) or not _PARTS & found.keys():
         raise NotADump(f"holds {_described(found)}, and no flight recorder's dump")
-    entries = [entry for entry in found.get("entries") or () if isinstance(entry, dict)]
+    entries = [e for e in found.get("entries") or () if isinstance(e, dict) and e.get("profiling_name")]
     groups, descriptions = _groups(found.get("pg_config"))
     for pair in {tuple(map(str, pair)) for e in entries if isinstance(pair := e.get("process_group"), list | tuple)}:
         if len(pair) > 1:
             descriptions.setdefault(pair[0], pair[1])
-    done = operations(entries, groups)
+    done = [op for op in operations(entries, groups) if op.p2p or op.seq > 0]  # without its place it meets nothing
     return RankDump(
         rank=rank, path=path, taken_s=taken_s, table=table_of(done), version=str(found.get("version") or ""),
         backend=_backend(entries), groups=groups, descriptions=descriptions, sizes=_sizes(entries, groups),

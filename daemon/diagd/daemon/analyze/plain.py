@@ -3,7 +3,9 @@
 import io
 import json
 import pickle
+import re
 
+_NUMBER = re.compile(r"[-+.eE\d]*")
 # Of a flight recorder's pickle nothing else than containers, numbers and text is needed; these are containers too.
 _CONTAINERS: dict[tuple[str, str], type] = {("collections", "OrderedDict"): dict}
 
@@ -44,12 +46,21 @@ def load(data: bytes) -> object:
 def _json(data: bytes) -> object:
     try:
         return json.loads(data)
-    except ValueError as exc:
-        if data.rstrip()[-1:] not in (b"}", b"]"):
+    except UnicodeDecodeError as exc:
+        raise NotADump(f"is no JSON, though it begins like it: {exc.reason} at byte {exc.start}") from exc
+    except json.JSONDecodeError as exc:
+        if _ends_too_early(exc):
             raise NotADump(f"is JSON that is cut off after {len(data)} bytes") from exc
         raise NotADump(f"is no JSON, though it begins like it: {exc}") from exc
     except RecursionError as exc:
         raise NotADump("is JSON that is nested too deeply for a dump") from exc
+
+
+def _ends_too_early(error: json.JSONDecodeError) -> bool:
+    """Whether more text could have made it right."""
+    rest = error.doc[error.pos :].strip()
+    begun = any(word.startswith(rest) for word in ("true", "false", "null")) or _NUMBER.fullmatch(rest) is not None
+    return begun or error.msg.startswith("Unterminated string")
 
 
 def _pickle(data: bytes) -> object:

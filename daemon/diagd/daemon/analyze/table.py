@@ -61,7 +61,7 @@ def table_of(operations: Sequence[Operation]) -> Table:
         seq=np.array([op.seq for op in operations], np.int64),
         entered_s=np.array([op.entered_s for op in operations], np.float64),
         returned_s=np.array([op.returned_s or 0.0 for op in operations], np.float64),
-        retired=np.array([bool(op.retired) for op in operations], np.bool_),
+        retired=np.array([op.retired is not False for op in operations], np.bool_),
         tail=_tail(operations),
     )
 
@@ -71,7 +71,7 @@ def _tail(operations: Sequence[Operation]) -> list[int]:
     lanes: dict[tuple[object, ...], list[int]] = {}
     for row, op in enumerate(operations):
         rows = lanes.setdefault(lane_of(op), [])
-        if op.retired:
+        if op.retired is not False:
             rows[:] = [row]
         elif len(rows) <= MOST_UNFINISHED:
             rows.append(row)

@@ -24,7 +24,7 @@ from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.record.record import NotARecord
-from diagd.daemon.state.job import OTHERS, JobState
+from diagd.daemon.state.job import JobState
 
 HELP = "a flight recorder's dump is a pickle or JSON of one rank, with the rank in its name, such as trace_3"
 
@@ -114,11 +114,11 @@ def _judged(
 
 
 def _unknown(state: JobState) -> list[str]:
-    """Each reason once, with the ranks that it is true of."""
+    """Of ranks of which nothing is known each reason once; what is not known of a group shows where someone waits."""
     ranks: dict[str, set[int]] = {}
     for (group, rank), why in state.not_known.items():
-        if rank != OTHERS:
-            ranks.setdefault(why + (f" (group {group})" if group else ""), set()).add(rank)
+        if not group:
+            ranks.setdefault(why, set()).add(rank)
     return [f"{rank_ranges(found, named=True)} {why}" for why, found in ranks.items()]
 
 
