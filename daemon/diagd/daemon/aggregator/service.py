@@ -14,10 +14,18 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from diagd.daemon.aggregator.hub import Hub, UnknownJob
 from diagd.daemon.aggregator.loop import report_text
+from diagd.daemon.aggregator.status import status, status_text
 from diagd.daemon.errors import DiagdError
 from diagd.proto.v1 import agent_pb2_grpc, job_pb2_grpc
 from diagd.proto.v1.agent_pb2 import Ack, Command, ConnectRequest, ConnectResponse, Hello
-from diagd.proto.v1.job_pb2 import GetReportRequest, GetReportResponse, ListJobsRequest, ListJobsResponse
+from diagd.proto.v1.job_pb2 import (
+    GetReportRequest,
+    GetReportResponse,
+    GetStatusRequest,
+    GetStatusResponse,
+    ListJobsRequest,
+    ListJobsResponse,
+)
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +153,16 @@ class JobServicer(job_pb2_grpc.JobServiceServicer):
             await context.abort(grpc.StatusCode.NOT_FOUND, str(exc))
             raise
         return GetReportResponse(revision=revision, report=report_text(report).encode() if report else b"")
+
+    async def GetStatus(self, request: GetStatusRequest, context: Any) -> GetStatusResponse:
+        """What each rank of a job does now."""
+        try:
+            with self._hub.lock:
+                found = status(self._hub.find(request.job_id))
+        except UnknownJob as exc:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(exc))
+            raise
+        return GetStatusResponse(status=status_text(found).encode())
 
 
 class GrpcServer:

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from diagd.daemon.aggregator.hub import Hub, UnknownJob
-from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.metrics import CONTENT_TYPE, render
-from diagd.daemon.aggregator.reporting import shown_status
 from diagd.daemon.aggregator.service import address_error
+from diagd.daemon.aggregator.status import job_status, status, status_text
 
 JSON_TYPE = "application/json; charset=utf-8"
 READY_WITHIN_S = 5.0  # a loop that has not ticked for so long is stuck
@@ -77,67 +76,12 @@ class Pages:
 
     def _status(self, job_id: str) -> Answer:
         with self._hub.lock:
-            return _json(200, status(self._hub.find(job_id)))
+            found = status(self._hub.find(job_id))
+        return Answer(200, JSON_TYPE, status_text(found) + "\n")
 
     def _jobs(self, job_id: str) -> Answer:
         with self._hub.lock:
             return _json(200, {"jobs": [job_status(loop) for loop in self._hub.loops()]})
-
-
-def job_status(loop: JobLoop) -> dict[str, Any]:
-    """A job without its ranks."""
-    state = loop.state
-    return {
-        "id": state.job_id,
-        "command": list(state.command),
-        "started_at": state.started_s,
-        "ended_at": state.ended_s,
-        "exit_code": state.exit_code,
-        "attempt": state.attempt,
-        "world_size": state.world_size or None,
-        "nodes": list(loop.nodes),
-    }
-
-
-def status(loop: JobLoop) -> dict[str, Any]:
-    """A job at a glance: what `diagd status` shows."""
-    return {
-        "job": job_status(loop),
-        "source": "watch",
-        "now": loop.state.now_s,
-        "ranks": [_rank_status(loop, rank) for rank in loop.state.ranks()],
-        "incidents": [incident.as_json() for incident in loop.book.incidents],
-    }
-
-
-def _rank_status(loop: JobLoop, rank: int) -> dict[str, Any]:
-    state, columns, detail = loop.state, loop.state.columns, loop.state.detail(rank)
-    moved_s = float(columns.program_moved_s[rank])
-    return {
-        "rank": rank,
-        "node": detail.node,
-        "host": detail.host,
-        "pid": int(columns.pid[rank]),
-        "state": shown_status(state, rank).name.lower(),
-        "step": int(columns.step[rank]) if columns.step[rank] >= 0 else None,
-        "phase": state.phases[rank],
-        "seconds_since_progress": round(state.now_s - moved_s, 1) if moved_s > 0 else None,
-        "wait": _wait(loop, rank),
-        "last_seen_at": float(columns.seen_s[rank]),
-        "rss_bytes": int(columns.rss_bytes[rank]),
-    }
-
-
-def _wait(loop: JobLoop, rank: int) -> dict[str, Any] | None:
-    since_s = float(loop.state.columns.wait_s[rank])
-    if since_s <= 0 or loop.state.status(rank).gone:
-        return None
-    blocking = next((op for op in loop.state.detail(rank).operations if op.blocking), None)
-    return {
-        "op": blocking.name if blocking else None,
-        "group": blocking.group if blocking else None,
-        "seconds": round(max(loop.state.now_s - since_s, 0.0), 1),
-    }
 
 
 def _json(status: int, content: Any) -> Answer:

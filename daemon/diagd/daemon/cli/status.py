@@ -3,26 +3,23 @@
 import json
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from diagd.daemon.agent.discovery import Job
 
 _HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS", "PID", "HOST")
 
 
 @click.command("status", short_help="Show what each rank of a running job does.")
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON of the form diagd.status/1, for scripts.")
 def command(job: str | None, as_json: bool) -> None:
     """Show what each rank of a running job does: its state, step, phase, and since when there was no progress."""
     from diagd.daemon.cli.jobs import find_job, job_name
+    from diagd.daemon.cli.jobview.source import read_status
 
     found = find_job(job)
-    status = _from_watch(found) or _from_boxes(found)
+    status = read_status(found)
     if as_json:
         click.echo(json.dumps(status, indent=2))
         return
@@ -30,57 +27,14 @@ def command(job: str | None, as_json: bool) -> None:
     if isinstance(started := found.info.get("started_s"), int | float):
         head += f", running for {_span(time.time() - started)}"
     click.echo(f"{head}: {' '.join(map(str, found.info.get('command', [])))[:100]}")
-    waits = _waits_for(status.get("incidents", []))
+    waits = _waits_for(status["incidents"])
     for line in _table([_cells(rank, waits) for rank in status["ranks"]]):
         click.echo(line)
     if not status["ranks"]:
         click.echo("no rank has reported yet")
-    for incident in status.get("incidents", []):
+    for incident in status["incidents"]:
         if incident.get("state", "open") == "open":
             click.echo(f"{incident['severity']} {incident['kind']}: {incident['summary']}")
-
-
-def _from_watch(job: "Job") -> dict[str, Any] | None:
-    from diagd.daemon.cli.jobs import fetch
-
-    address = job.info.get("http")
-    if not isinstance(address, str):
-        return None
-    try:
-        status = fetch(address, "/api/v1/status")
-    except (OSError, ValueError):
-        return None
-    return status if isinstance(status, dict) and isinstance(status.get("ranks"), list) else None
-
-
-def _from_boxes(job: "Job") -> dict[str, Any]:
-    """Straight from the ranks' boxes: the watch is not there, or does not answer."""
-    from diagd.daemon.agent.discovery import BoxFolder
-    from diagd.daemon.agent.procfs import Procfs
-
-    folder = BoxFolder(job.run_dir, Procfs())
-    try:
-        ranks = [_box_row(box) for _, box in sorted(folder.by_rank().items()) if box.is_rank]
-    finally:
-        folder.close()
-    return {"job": {"id": job.info.get("job_id") or job.job}, "source": "boxes", "ranks": ranks, "incidents": []}
-
-
-def _box_row(box: Any) -> dict[str, Any]:
-    from diagd.probes.box.layout import Live, Phase
-
-    reader = box.reader
-    moved_ns = max(reader.live(Live.STEP_NS), reader.live(Live.PHASE_NS))
-    step = reader.live(Live.STEP)
-    return {
-        "rank": box.rank,
-        "host": str(box.identity.get("host", "")),
-        "pid": box.pid,
-        "state": "running" if Path(f"/proc/{box.pid}").is_dir() else "exited",
-        "step": step if step >= 0 else None,
-        "phase": Phase(reader.live(Live.PHASE)).name.lower(),
-        "seconds_since_progress": round(time.time() - reader.wall_s(moved_ns), 1) if moved_ns else None,
-    }
 
 
 def _waits_for(incidents: Iterable[Mapping[str, Any]]) -> dict[int, str]:

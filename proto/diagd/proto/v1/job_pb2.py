@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64iagd/proto/v1/job.proto\x12\x0e\x64iagd.proto.v1\"\x11\n\x0fListJobsRequest\"#\n\x10ListJobsResponse\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\":\n\x10GetReportRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\x04\"5\n\x11GetReportResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06report\x18\x02 \x01(\x0c\x32\xad\x01\n\nJobService\x12M\n\x08ListJobs\x12\x1f.diagd.proto.v1.ListJobsRequest\x1a .diagd.proto.v1.ListJobsResponse\x12P\n\tGetReport\x12 .diagd.proto.v1.GetReportRequest\x1a!.diagd.proto.v1.GetReportResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x64iagd/proto/v1/job.proto\x12\x0e\x64iagd.proto.v1\"\x11\n\x0fListJobsRequest\"#\n\x10ListJobsResponse\x12\x0f\n\x07job_ids\x18\x01 \x03(\t\":\n\x10GetReportRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\x04\"5\n\x11GetReportResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0e\n\x06report\x18\x02 \x01(\x0c\"\"\n\x10GetStatusRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"#\n\x11GetStatusResponse\x12\x0e\n\x06status\x18\x01 \x01(\x0c\x32\xff\x01\n\nJobService\x12M\n\x08ListJobs\x12\x1f.diagd.proto.v1.ListJobsRequest\x1a .diagd.proto.v1.ListJobsResponse\x12P\n\tGetReport\x12 .diagd.proto.v1.GetReportRequest\x1a!.diagd.proto.v1.GetReportResponse\x12P\n\tGetStatus\x12 .diagd.proto.v1.GetStatusRequest\x1a!.diagd.proto.v1.GetStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,6 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETREPORTREQUEST']._serialized_end=158
   _globals['_GETREPORTRESPONSE']._serialized_start=160
   _globals['_GETREPORTRESPONSE']._serialized_end=213
-  _globals['_JOBSERVICE']._serialized_start=216
-  _globals['_JOBSERVICE']._serialized_end=389
+  _globals['_GETSTATUSREQUEST']._serialized_start=215
+  _globals['_GETSTATUSREQUEST']._serialized_end=249
+  _globals['_GETSTATUSRESPONSE']._serialized_start=251
+  _globals['_GETSTATUSRESPONSE']._serialized_end=286
+  _globals['_JOBSERVICE']._serialized_start=289
+  _globals['_JOBSERVICE']._serialized_end=544
 # @@protoc_insertion_point(module_scope)

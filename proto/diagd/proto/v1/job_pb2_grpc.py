@@ -45,6 +45,11 @@ class JobServiceStub(object):
                 request_serializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetReportRequest.SerializeToString,
                 response_deserializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetReportResponse.FromString,
                 _registered_method=True)
+        self.GetStatus = channel.unary_unary(
+                '/diagd.proto.v1.JobService/GetStatus',
+                request_serializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusRequest.SerializeToString,
+                response_deserializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -65,6 +70,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStatus(self, request, context):
+        """What each rank of a job does now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.GetReport,
                     request_deserializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetReportRequest.FromString,
                     response_serializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetReportResponse.SerializeToString,
+            ),
+            'GetStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatus,
+                    request_deserializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusRequest.FromString,
+                    response_serializer=diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +151,33 @@ class JobService(object):
             '/diagd.proto.v1.JobService/GetReport',
             diagd_dot_proto_dot_v1_dot_job__pb2.GetReportRequest.SerializeToString,
             diagd_dot_proto_dot_v1_dot_job__pb2.GetReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/diagd.proto.v1.JobService/GetStatus',
+            diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusRequest.SerializeToString,
+            diagd_dot_proto_dot_v1_dot_job__pb2.GetStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

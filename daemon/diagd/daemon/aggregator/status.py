@@ -1,0 +1,100 @@
+"""A job at a glance: what `diagd status` and `diagd top` show, and `/api/v1/status` and GetStatus answer."""
+
+import json
+from typing import Any
+
+from diagd.daemon.aggregator.loop import JobLoop
+from diagd.daemon.aggregator.reporting import shown_status
+from diagd.daemon.state.model import Group
+
+SCHEMA = "diagd.status/1"
+
+
+def job_status(loop: JobLoop) -> dict[str, Any]:
+    """A job without its ranks."""
+    state = loop.state
+    return {
+        "id": state.job_id,
+        "command": list(state.command),
+        "started_at": state.started_s,
+        "ended_at": state.ended_s,
+        "exit_code": state.exit_code,
+        "attempt": state.attempt,
+        "world_size": state.world_size or None,
+        "nodes": list(loop.nodes),
+    }
+
+
+def status(loop: JobLoop) -> dict[str, Any]:
+    """The job with its ranks, groups and incidents, in the form `diagd.status/1`, which the README describes."""
+    return {
+        "schema": SCHEMA,
+        "source": "watch",
+        "now": loop.state.now_s,
+        "job": job_status(loop),
+        "ranks": [_rank(loop, rank) for rank in loop.state.ranks()],
+        "groups": _groups(loop),
+        "incidents": [incident.as_json() for incident in loop.book.incidents],
+    }
+
+
+def status_text(found: dict[str, Any]) -> str:
+    """The status as it is served."""
+    return json.dumps(found, separators=(",", ":"))
+
+
+def _rank(loop: JobLoop, rank: int) -> dict[str, Any]:
+    state, columns, detail = loop.state, loop.state.columns, loop.state.detail(rank)
+    moved_s, interval_s = float(columns.program_moved_s[rank]), float(columns.step_interval_s[rank])
+    step = int(columns.step[rank])
+    return {
+        "rank": rank,
+        "node": detail.node,
+        "host": detail.host,
+        "pid": int(columns.pid[rank]),
+        "state": shown_status(state, rank).name.lower(),
+        "exit": str(detail.exit) if detail.exit else None,
+        "step": step if step >= 0 else None,
+        "step_seconds": round(interval_s, 4) if interval_s > 0 else None,
+        "phase": state.phases[rank],
+        "seconds_since_progress": round(state.now_s - moved_s, 1) if moved_s > 0 else None,
+        "wait": _wait(loop, rank),
+        "last_seen_at": float(columns.seen_s[rank]),
+        "rss_bytes": int(columns.rss_bytes[rank]),
+    }
+
+
+def _wait(loop: JobLoop, rank: int) -> dict[str, Any] | None:
+    since_s = float(loop.state.columns.wait_s[rank])
+    if since_s <= 0 or loop.state.status(rank).gone:
+        return None
+    blocking = next((op for op in loop.state.detail(rank).operations if op.blocking), None)
+    return {
+        "op": blocking.name if blocking else None,
+        "group": blocking.group if blocking else None,
+        "seconds": round(max(loop.state.now_s - since_s, 0.0), 1),
+    }
+
+
+def _groups(loop: JobLoop) -> list[dict[str, Any]]:
+    """Each process group once, with the least and the most operations that a member has issued to it.
+
+    A group's members are not compared one by one: of 1,024 ranks each knows all 1,024 of the default group.
+    """
+    found: dict[tuple[str, int, int, int], tuple[Group, list[int]]] = {}
+    for _, detail in sorted(loop.state.details.items()):
+        for group in detail.groups:
+            if group.ranks:
+                key = (group.name, group.ranks[0], group.ranks[-1], len(group.ranks))
+                found.setdefault(key, (group, []))[1].append(group.enqueued)
+    return [_group(group, [count for count in counts if count >= 0]) for group, counts in found.values()]
+
+
+def _group(group: Group, issued: list[int]) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "description": group.description,
+        "ranks": list(group.ranks),
+        "issued_least": min(issued, default=None),
+        "issued_most": max(issued, default=None),
+    }
