@@ -177,3 +177,25 @@ def test_hosts_that_ran_ahead_of_their_devices_wait_in_the_first_that_is_not_don
     found = judged(save(tmp_path / "d", world(ahead, ahead, BEHIND)))
     assert faults(found) == [("hang.rank_missing", [2])]
     assert found.report["incidents"][0]["op"] == {"name": "ALLREDUCE", "seq": 2}
+
+
+def test_dumps_that_an_older_larger_job_left_in_the_folder_blame_no_one(tmp_path: Path) -> None:
+    old = world(*([WAITS] * 4))
+    folder = save(tmp_path / "d", old, taken_s=DUMPED_S - 5000.0)
+    save(folder, world(BEHIND, BEHIND))  # ranks 2 and 3 are the old job's
+    found = judged(folder)
+    assert faults(found) == []
+    assert "has a dump in which that group has other members, so it may be of another job" in notes(found)
+
+
+def test_a_rank_whose_dump_does_not_know_the_group_yet_has_not_entered_it(tmp_path: Path) -> None:
+    """NCCL notes a group in the dump when the rank first uses it."""
+    dumps = world([call("all_reduce", 1, group="tp", state="started")], [], groups={"tp": (0, 1)})
+    del dumps[1]["pg_config"]["tp"]
+    assert faults(judged(save(tmp_path / "d", dumps))) == [("hang.rank_missing", [1])]
+
+
+def test_a_send_in_a_group_of_unknown_ranks_names_no_partner(tmp_path: Path) -> None:
+    dumps = world(BEHIND, BEHIND, [*BEHIND, call("send 0->1", 1, state="started", group="pp")])
+    del dumps[2]["pg_config"]
+    assert faults(judged(save(tmp_path / "d", dumps))) == []

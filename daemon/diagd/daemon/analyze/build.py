@@ -14,6 +14,7 @@ CLOCKS_APART_S = 1.0  # a file's time and a rank's own clock agree no better, wh
 NO_DUMP = "left no dump"
 LOST_ENTRIES = "has lost its older entries of it"
 TOO_EARLY = "was dumped before the others entered it"
+OTHER_GROUP = "has a dump in which that group has other members, so it may be of another job"
 UNNAMED = "no dump names its members"
 GIVEN_UP = (
     "has a dump that ends before an operation that has ended elsewhere: it was taken earlier, or that operation was "
@@ -71,6 +72,8 @@ def _note_not_known(state: JobState, dumps: Mapping[int, RankDump], groups: Grou
             lost = dump.first_record > 0 or (not len(dump.table) and dump.enqueued > 0)
             if lost and _entered(dump, group, groups, found) <= 0:
                 state.not_known[group, rank] = LOST_ENTRIES
+    for denied in groups.denied:
+        state.not_known[denied] = OTHER_GROUP
     for group in groups.unnamed:
         state.not_known[group, OTHERS] = UNNAMED
     for group, (place, finisher) in found.proven.items():

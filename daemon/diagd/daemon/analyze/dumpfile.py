@@ -16,6 +16,7 @@ from diagd.daemon.state.model import Operation
 
 MAX_BYTES = 1 << 30  # of one rank: 2,000 entries with stacks take about 1 MB
 MAX_RANKS = 1 << 17
+DEFAULT = ("default_pg", "default")  # how torch describes the group that init_process_group makes
 _SAMPLE = 100  # entries
 _RANK = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
@@ -95,7 +96,9 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
     for pair in {tuple(map(str, pair)) for e in entries if isinstance(pair := e.get("process_group"), list | tuple)}:
         if len(pair) > 1:
             descriptions.setdefault(pair[0], pair[1])
-    done = [op for op in operations(entries, groups) if op.p2p or op.seq > 0]  # without its place it meets nothing
+    # A collective without its place meets nothing, nor does a send whose partner is in a group of unknown ranks.
+    named = {*groups, *(name for name, description in descriptions.items() if description in DEFAULT)}
+    done = [op for op in operations(entries, groups) if (op.group in named if op.p2p else op.seq > 0)]
     return RankDump(
         rank=rank, path=path, taken_s=taken_s, table=table_of(done), version=str(found.get("version") or ""),
         backend=_backend(entries), groups=groups, descriptions=descriptions, sizes=_sizes(entries, groups),
