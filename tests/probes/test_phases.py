@@ -77,3 +77,16 @@ def test_a_blocking_operation_shows_except_where_more_is_known(recording: BoxWri
     phases.enter(kept)
     assert phases.begin_collective(11) is None
     assert now(recording) is kept
+
+
+def test_the_time_in_each_phase_adds_up(recording: BoxWriter) -> None:
+    live = recording.live
+    phases.enter(Phase.FORWARD)
+    live[Live.PHASE_NS] = 1_000
+    forward, collective = live[Live.PHASE_TOTALS + Phase.FORWARD], live[Live.PHASE_TOTALS + Phase.COLLECTIVE]
+    before = phases.begin_collective(5_000)
+    assert before is not None
+    phases.end_collective(before, 12_000)
+    assert live[Live.PHASE_TOTALS + Phase.FORWARD] - forward == 4_000
+    assert live[Live.PHASE_TOTALS + Phase.COLLECTIVE] - collective == 7_000
+    assert live[Live.PHASE_NS] == 12_000

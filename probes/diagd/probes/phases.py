@@ -4,14 +4,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.state import STATE
 
-_PHASE, _PHASE_NS = int(Live.PHASE), int(Live.PHASE_NS)
+_PHASE, _PHASE_NS, _TOTALS = int(Live.PHASE), int(Live.PHASE_NS), int(Live.PHASE_TOTALS)
 _BACKWARD, _COLLECTIVE, _CHECKPOINT = int(Phase.BACKWARD), int(Phase.COLLECTIVE), int(Phase.CHECKPOINT)
 _KEPT_OVER_COLLECTIVE = (_BACKWARD, _COLLECTIVE, _CHECKPOINT)  # these say more than that they also communicate
 _ident = threading.get_ident
+_now = time.monotonic_ns
 
 
 @contextmanager
@@ -53,9 +55,15 @@ def enter(chosen: int) -> None:
     live = STATE.live
     if live is None or STATE.held or _ident() != STATE.trainer:
         return
-    if live[_PHASE] != chosen:
-        live[_PHASE] = chosen
-        live[_PHASE_NS] = time.monotonic_ns()
+    before = live[_PHASE]
+    if before != chosen:
+        _change(live, before, chosen, _now())
+
+
+def _change(live: Any, before: int, chosen: int, now: int) -> None:
+    live[_TOTALS + before] += now - live[_PHASE_NS]
+    live[_PHASE] = chosen
+    live[_PHASE_NS] = now
 
 
 def begin_collective(now: int) -> int | None:
@@ -66,8 +74,7 @@ def begin_collective(now: int) -> int | None:
     before = live[_PHASE]
     if before in _KEPT_OVER_COLLECTIVE:
         return None
-    live[_PHASE] = _COLLECTIVE
-    live[_PHASE_NS] = now
+    _change(live, before, _COLLECTIVE, now)
     return before  # type: ignore[no-any-return]  # an int
 
 
@@ -75,8 +82,7 @@ def end_collective(before: int, now: int) -> None:
     """It is over."""
     live = STATE.live
     if live is not None and live[_PHASE] == _COLLECTIVE:
-        live[_PHASE] = before
-        live[_PHASE_NS] = now
+        _change(live, _COLLECTIVE, before, now)
 
 
 def current_thread() -> int:

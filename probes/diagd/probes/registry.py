@@ -34,6 +34,7 @@ PROBES: tuple[ProbeSpec, ...] = (
         ("torch.serialization", "torch.distributed.checkpoint.state_dict_saver", "safetensors.torch"),
     ),
     ProbeSpec("ending", ("multiprocessing.process", "torch.multiprocessing.spawn"), always=True),
+    ProbeSpec("garbage", ()),
     ProbeSpec("heartbeat", ()),
     ProbeSpec("stacks", ()),
     ProbeSpec("server", ()),

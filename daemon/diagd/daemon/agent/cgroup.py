@@ -5,6 +5,7 @@ from pathlib import Path
 
 from diagd.daemon.agent.procfs import Procfs
 
+_THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
 
 
@@ -34,12 +35,16 @@ class Cgroups:
                     limits.append(int(text))
         return min(limits, default=None)
 
-    def _folders(self, pid: int) -> Iterator[Path]:
+    def cpu_stat(self, pid: int) -> Path | None:
+        """The file that counts how long the process's cgroup was kept from its CPUs; None where there is none."""
+        return next((f for folder in self._folders(pid, "cpu") if (f := folder / "cpu.stat").is_file()), None)
+
+    def _folders(self, pid: int, controller: str = "memory") -> Iterator[Path]:
         """The cgroup and those above it; in a container the path may lead outside of what is mounted here."""
         for line in self._proc.text(f"{pid}/cgroup").splitlines():
             number, controllers, path = [*line.split(":", 2), "", ""][:3]
-            if "memory" in controllers.split(","):
-                roots = [self._root / "memory"]
+            if controller in controllers.split(","):
+                roots = [self._root / controller, self._root / controllers]
             elif number == "0" and not controllers:
                 roots = [self._root, self._root / "unified"]
             else:
@@ -58,6 +63,17 @@ def kills(counter: Path | None) -> int | None:
         if key == "oom_kill" and value.isdecimal():
             return int(value)
     return None
+
+
+def throttled_s(cpu_stat: Path | None) -> float:
+    """Seconds of throttling in a file that `cpu_stat` gave: version 2 counts microseconds, version 1 nanoseconds."""
+    if cpu_stat is None:
+        return 0.0
+    for line in _text(cpu_stat).splitlines():
+        key, _, value = line.partition(" ")
+        if key in _THROTTLED and value.strip().isdecimal():
+            return int(value) * _THROTTLED[key]
+    return 0.0
 
 
 def _text(path: Path) -> str:

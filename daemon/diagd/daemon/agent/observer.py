@@ -131,7 +131,8 @@ class Observer:
             if watch is None or watch.box is not box:
                 if watch is not None and watch.stat() is None:  # restarted: the old process was reported long since
                     self._folder.remove(watch.box)
-                self._watches[rank] = RankWatch(box, self._proc, self._cgroups.memory_limit_bytes(box.pid))
+                limit, cpu = self._cgroups.memory_limit_bytes(box.pid), self._cgroups.cpu_stat(box.pid)
+                self._watches[rank] = RankWatch(box, self._proc, limit, cpu)
         for rank in self._watches.keys() - found.keys():
             del self._watches[rank]
 

@@ -25,6 +25,7 @@ class Stat(NamedTuple):
     start_ticks: int
     rss_bytes: int
     exit_code: int  # as wait() gives it; only in a zombie
+    major_faults: int = 0  # pages that had to be read from disk
 
 
 class Call(NamedTuple):
@@ -96,6 +97,11 @@ class Procfs:
             return int(first) / 1e9
         stat = parse_stat(self.read(f"{pid}/task/{tid}/stat"))  # kernels without CONFIG_SCHED_INFO
         return stat.cpu_s if stat else None
+
+    def run_delay_s(self, pid: int) -> float:
+        """For how long the main thread was ready to run and had no CPU; 0 where the kernel does not count it."""
+        fields = self.read(f"{pid}/schedstat").split()
+        return int(fields[1]) / 1e9 if len(fields) > 1 and fields[1].isdigit() else 0.0
 
     def io_bytes(self, pid: int) -> int:
         """Bytes that went through the process's read and write calls, files, pipes and terminals alike."""
@@ -223,6 +229,7 @@ def parse_stat(data: bytes) -> Stat | None:
         start_ticks=int(fields[19]),
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,
+        major_faults=int(fields[9]),
     )
 
 

@@ -3,9 +3,11 @@
 import hashlib
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from diagd.daemon.agent import boxes, frames, pyspy, stacks
 from diagd.daemon.agent.discovery import Box
+from diagd.daemon.agent.pace import PaceMeter
 from diagd.daemon.agent.procfs import Call, Procfs, Stat
 from diagd.daemon.agent.usage import Meter, Usage
 from diagd.daemon.state.model import Detail, Exit, Facts, Frame, Operation, Stack, Status
@@ -25,9 +27,12 @@ _SLEEPING = ("S", "D", "I")
 class RankWatch:
     """What is remembered of one rank's process from look to look."""
 
-    def __init__(self, box: Box, proc: Procfs, memory_limit_bytes: int | None = None) -> None:
+    def __init__(
+        self, box: Box, proc: Procfs, memory_limit_bytes: int | None = None, cpu_stat: Path | None = None
+    ) -> None:  # fmt: skip
         self.box = box
         self.proc = proc
+        self.pace = PaceMeter(box.pid, box.reader, proc, cpu_stat)
         self.meter = Meter(box.pid, proc)
         self.stacks: tuple[Stack, ...] = ()
         self.history: tuple[Operation, ...] = ()
@@ -74,6 +79,8 @@ class RankWatch:
             self._note_progress(stat, usage, now_s)
         status = self._status(stat, exit_seen, now_s) if stat is None or not alive else self._living_status(stat, now_s)
         self.facts = self._facts(stat, status, usage)
+        if stat is not None and alive:
+            self.facts.extra.update(self.pace.read(stat, now_s))
         return self.facts
 
     def waits_s(self, now_s: float) -> float:

@@ -268,7 +268,9 @@ class JobLoop:
             self.counters.dropped_by_agents[node] = window.dropped_windows
             for rank in {*(f.rank for f in facts), *(d.rank for d in details)}:
                 self._rank_nodes[rank] = node
-            self.extra.update((f.rank, f.extra) for f in facts if f.extra)
+            for fact in facts:
+                if fact.extra:  # of a look; what another look told stays
+                    self.extra.setdefault(fact.rank, {}).update(fact.extra)
             apply_window(self.state, facts, details, window.time_s)
         elif which == "hello":
             hello = request.hello

@@ -21,6 +21,13 @@ OTHER = "other"
 # In an agent's extra numbers: `operations|GROUP|NAME` and `operation_wait_s|GROUP|NAME`, counted from the rank's start.
 OPERATIONS = "operations"
 WAIT = "operation_wait_s"
+PHASE = "phase_s|"
+HOST = {
+    "garbage_s": "garbage_collection_seconds",
+    "run_delay_s": "run_delay_seconds",
+    "throttled_s": "throttled_seconds",
+    "major_faults": "major_faults",
+}
 
 # Name, type, help; the order in which they are served.
 FAMILIES: tuple[tuple[str, str, str], ...] = (
@@ -64,6 +71,11 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ),
     ("diagd_rank_operations_total", "counter", "Operations that the rank has entered, by group and operation."),
     ("diagd_rank_operation_wait_seconds_total", "counter", "Seconds that the rank spent in operations, barriers too."),
+    ("diagd_rank_phase_seconds_total", "counter", "Seconds that the rank spent in each phase."),
+    ("diagd_rank_garbage_collection_seconds_total", "counter", "Seconds in Python's garbage collector."),
+    ("diagd_rank_run_delay_seconds_total", "counter", "Seconds that the main thread was ready and had no CPU."),
+    ("diagd_rank_throttled_seconds_total", "counter", "Seconds that the CPU quota of the rank's cgroup held it back."),
+    ("diagd_rank_major_faults_total", "counter", "Pages that the rank had to wait for from disk."),
     (
         "diagd_rank_cpu_seconds_total",
         "counter",
@@ -181,7 +193,9 @@ def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
     waits = c.wait_s[rank] > 0 and not shown.gone
     text.add("diagd_rank_collectives_in_flight", labels, max(len(detail.operations), 1) if waits else 0)
     text.add("diagd_rank_waiting_seconds", labels, max(state.now_s - c.wait_s[rank], 0) if waits else 0)
-    _add_operations(text, labels, loop.extra.get(rank, {}))
+    extra = loop.extra.get(rank, {})
+    _add_operations(text, labels, extra)
+    _add_pace(text, labels, extra)
     for thread, column in (("main", c.main_cpu_s), ("other", c.other_cpu_s), ("children", c.children_cpu_s)):
         text.add("diagd_rank_cpu_seconds_total", f'{labels},thread="{thread}"', column[rank])
     text.add("diagd_rank_io_bytes_total", labels, c.io_bytes[rank])
@@ -197,6 +211,14 @@ def _add_operations(text: Text, labels: str, extra: Mapping[str, float]) -> None
     ):
         for (group, name), value in sorted(bounded(_by_group(extra, kind)).items()):
             text.add(family, _operation(labels, group, name), value)
+
+
+def _add_pace(text: Text, labels: str, extra: Mapping[str, float]) -> None:
+    for key, value in extra.items():
+        if key.startswith(PHASE):
+            text.add("diagd_rank_phase_seconds_total", f'{labels},phase="{escape(key.removeprefix(PHASE))}"', value)
+        elif key in HOST:
+            text.add(f"diagd_rank_{HOST[key]}_total", labels, value)
 
 
 def _operation(labels: str, group: str, name: str) -> str:

@@ -3,12 +3,17 @@
 from dataclasses import dataclass
 
 from diagd.daemon.detectors.life import usual_wait_s
+from diagd.daemon.detectors.slowness import LOOKS_S, suspects
 from diagd.daemon.state.job import JobState
 
 QUIET_S = 1.2  # nothing was done in the program for so long
 QUIET_STEPS = 2.0  # or for so many usual steps
 QUIET_FIRST_STEP_S = 5.0
 MOST_RANKS = 64  # looked at in one go
+ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing points to it
+ARRIVALS_SLOW_S = 3.0  # and where something does
+SAMPLES = 10  # stacks of a slow rank that tell where it is, without disturbing it more than that
+MOST_SAMPLED = 4
 ROUTINE_S = 10.0  # so often the last operations of all are compared, hang or not
 
 
@@ -31,7 +36,7 @@ def attention(state: JobState) -> Attention:
     alive = [r for r in ranks if not state.status(r).gone]
     quiet = [r for r in alive if _quiet(state, r)]
     if not quiet and not (gone and alive):
-        return Attention(history=tuple(r for r in alive if _not_compared(state, r))[:MOST_RANKS])
+        return _of_pace(state, alive)
     # Ranks that wait in an operation say where; those that do not are the riddle.
     suspects = sorted(alive, key=lambda r: (state.columns.wait_s[r] > 0, r))[:MOST_RANKS] if quiet else []
     lacking = [r for r in suspects if _lacks_entries(state, r)]
@@ -40,6 +45,30 @@ def attention(state: JobState) -> Attention:
         recorder=tuple(lacking),
         history=tuple(r for r in ranks if r in suspects or r in gone)[:MOST_RANKS],
     )
+
+
+def _of_pace(state: JobState, alive: list[int]) -> Attention:
+    """The job runs: seldom compare what its ranks do; where it may be slow, look when they meet and where they are."""
+    slow = suspects(state)
+    every_s = ARRIVALS_SLOW_S if slow else ARRIVALS_S
+    arrivals = [r for r in alive if r in state.paces and state.now_s - state.paces[r].arrivals_read_s >= every_s]
+    meet = tuple(arrivals[:MOST_RANKS]) if slow or state.now_s - _begun_s(state) >= ARRIVALS_S else ()
+    compare = {r for r in alive if _not_compared(state, r)}
+    return Attention(
+        stacks=tuple(r for r in slow[:MOST_SAMPLED] if _is_sampled_too_little(state, r)),
+        recorder=meet,
+        history=tuple(sorted(compare.union(meet)))[:MOST_RANKS],
+    )
+
+
+def _begun_s(state: JobState) -> float:
+    """When the first of the ranks was seen to make steps."""
+    return min((pace.samples[0].at_s for pace in state.paces.values() if pace.samples), default=state.now_s)
+
+
+def _is_sampled_too_little(state: JobState, rank: int) -> bool:
+    looks = [at_s for at_s, role, _ in state.paces[rank].frames if role == "rank" and state.now_s - at_s <= LOOKS_S]
+    return len(looks) < SAMPLES
 
 
 def _not_compared(state: JobState, rank: int) -> bool:

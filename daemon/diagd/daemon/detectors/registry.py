@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, storing, waiting
+from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, slow, storing, waiting
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
@@ -49,6 +49,8 @@ _BY_PLACE = frozenset({"hang.rank_blocked", "hang.data_starved", "slow.data", "s
 
 def _likeness(finding: Finding) -> tuple[object, ...]:
     """Equal for findings that are one fault met by several ranks; empty for those that already speak of all."""
+    if finding.key == slow.KEY:
+        return ()
     if finding.kind == "hang.rank_missing":
         return finding.kind, finding.group, finding.op_name, finding.op_seq
     if finding.kind in _BY_PLACE and finding.locations:
@@ -113,7 +115,13 @@ def _left_out(scene: Scene) -> list[int]:
     return sorted(left, key=lambda r: scene.state.detail(r).group_count)
 
 
-DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (ended.ended, mismatch.mismatches, silent.silent, _roots)
+DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+    ended.ended,
+    mismatch.mismatches,
+    silent.silent,
+    _roots,
+    slow.slow,
+)
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.pace import Pace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -112,6 +113,7 @@ class JobState:
     main_states: list[str] = field(default_factory=list)
     details: dict[int, Detail] = field(default_factory=dict)
     read_s: dict[int, float] = field(default_factory=dict)  # when each rank's detail was read
+    paces: dict[int, Pace] = field(default_factory=dict)
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
     # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
     from_dumps: bool = False
@@ -174,6 +176,8 @@ class JobState:
         self._grow(detail.rank)
         if detail.history:
             self.columns.history_s[detail.rank] = now_s
+        if detail.history or detail.recorder or detail.stacks:
+            self._pace(detail.rank, detail.pid).note_detail(detail, now_s)
         if old is not None and old.pid == detail.pid:
             detail = _merged(old, detail)
         self.details[detail.rank], self.read_s[detail.rank] = detail, now_s
@@ -191,6 +195,13 @@ class JobState:
             for rank in [r for r in self.details if r >= detail.world_size]:
                 del self.details[rank]
                 self.columns.known[rank] = False
+
+    def _pace(self, rank: int, pid: int) -> Pace:
+        """The rank's pace; a new process under its number begins anew."""
+        known = self.paces.get(rank)
+        if known is None or known.pid != pid:
+            known = self.paces[rank] = Pace(pid)
+        return known
 
     def _note_looks(self, detail: Detail) -> None:
         """The last time at which two looks in a row differed."""
@@ -214,6 +225,8 @@ class JobState:
         for name in ("main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s"):
             getattr(c, name)[r] = getattr(fact, name)
         self.phases[r], self.main_states[r] = fact.phase, fact.main_state
+        if fact.extra:
+            self._pace(r, fact.pid).note(fact, now_s)
         self.world_size = max(self.world_size, r + 1)
 
     def _note_signs(self, fact: Facts, now_s: float, fresh: bool) -> None:

@@ -51,6 +51,8 @@ class Live(IntEnum):
     GROUPS_BEGUN = 20  # creations of groups this rank has entered, also of groups it is no member of
     OWN_THREAD = 22  # native id of diagd's thread: a signal sent to it disturbs no call of the job's
     BACKWARD_SITE = 21  # string: where the last backward pass was called
+    GARBAGE_NS = 23  # in Python's garbage collector so far
+    PHASE_TOTALS = 32  # ns in each phase so far, without the one that lasts: a slot for each, as numbered by Phase
 
 
 class Phase(IntEnum):

@@ -54,7 +54,7 @@ class BoxReader:
             raise BadBox(f"{self.path} is of box version {version}, this diagd reads {layout.VERSION}")
         return Header(size, pid, mono, wall, ticks)
 
-    def live(self, slot: Live) -> int:
+    def live(self, slot: int) -> int:
         """One of the live numbers."""
         return self._numbers[layout.LIVE_AT // 8 + slot]
 

@@ -1,0 +1,107 @@
+"""Who comes late to the operations that ranks meet in: the time that the others lose to each rank.
+
+Waiting makes the steps of all ranks equally long, so a slow rank does not show in how long its steps take. It shows in
+when it arrives: the others are there before it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from diagd.daemon.state.job import JobState
+
+FRESH_S = 8.0  # older arrivals say nothing of now
+LEAST_MEETINGS = 6
+ENOUGH_RANKS = 16  # of a large group
+FELT_S = 0.002  # a spread below this is the clocks' and the scheduler's
+
+PAUSES = ("checkpoint", "eval")
+
+Place = tuple[str, int]  # group, place in its order
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One operation that all its ranks entered: by how much each came after the first."""
+
+    first_s: float  # when the first rank came
+    at_s: float  # when the last one did
+    late_s: dict[int, float]  # by rank
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """A stretch of meetings."""
+
+    until_s: float
+    span_s: float
+    meetings: int
+    cost_s: dict[int, float]  # time that each rank has made the others wait, in all
+    halves: dict[int, tuple[float, float]]  # the same by half of the stretch
+    lasts: dict[int, tuple[float, ...]]  # when the rank was the last to come, and felt to be
+
+    def share(self, rank: int) -> float:
+        """The part of the time that the others lose to this rank."""
+        return self.cost_s.get(rank, 0.0) / self.span_s
+
+
+def lateness(state: JobState, since_s: float) -> Lateness | None:
+    """The lateness of the ranks in the group where most is lost; None where too little is known since then."""
+    by_group: dict[str, list[Meeting]] = defaultdict(list)
+    for (group, _), meeting in _meetings(state, since_s).items():
+        by_group[group].append(meeting)
+    # What a rank saves or evaluates alone makes the others wait too, and is meant to.
+    meant_s = {r: pace.spent_s(PAUSES, since_s) for r, pace in state.paces.items()}
+    found = [made for meetings in by_group.values() if (made := _summed(meetings, meant_s, state.now_s)) is not None]
+    return max(found, key=lambda made: (max(made.cost_s.values()), made.meetings), default=None)
+
+
+def _meetings(state: JobState, since_s: float) -> dict[Place, Meeting]:
+    """Operations that every member was seen to enter, by one source: probe and recorder stamp differently."""
+    wanted = _seen_members(state)
+    times: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
+    for rank in sorted({r for ranks in wanted.values() for r in ranks}):
+        for key, entered_s in state.paces[rank].arrivals.items():
+            if key[0] in wanted and entered_s >= since_s:
+                times[key][rank] = entered_s
+    found: dict[Place, Meeting] = {}
+    for (group, seq, source), entered in times.items():
+        complete = len(entered) == len(wanted[group])
+        if complete and (source == "probe" or (group, seq) not in found):
+            first = min(entered.values())
+            found[group, seq] = Meeting(first, max(entered.values()), {r: t - first for r, t in entered.items()})
+    return found
+
+
+def _seen_members(state: JobState) -> dict[str, list[int]]:
+    """The members of each group whose arrivals are known: all, or enough of a large group to tell who is late."""
+    fresh = {r for r, pace in state.paces.items() if state.now_s - pace.arrivals_read_s <= FRESH_S}
+    groups = {g.name: g.ranks for detail in state.details.values() for g in detail.groups}
+    seen = {name: [r for r in ranks if r in fresh] for name, ranks in groups.items()}
+    return {name: ranks for name, ranks in seen.items() if len(ranks) >= max(2, min(len(groups[name]), ENOUGH_RANKS))}
+
+
+def _summed(meetings: list[Meeting], meant_s: dict[int, float], now_s: float) -> Lateness | None:
+    meetings.sort(key=lambda m: m.at_s)
+    if len(meetings) < LEAST_MEETINGS or now_s - meetings[-1].at_s > FRESH_S:
+        return None
+    began, ended = meetings[0].at_s, meetings[-1].at_s
+    halves: dict[int, list[float]] = {r: [0.0, 0.0] for r in meetings[0].late_s}
+    lasts: dict[int, list[float]] = {r: [] for r in halves}
+    for previous, meeting in pairwise(meetings):
+        half = meeting.at_s > (began + ended) / 2
+        last = max(meeting.late_s, key=lambda r: meeting.late_s[r])
+        # Issued before the last rank had come to the one before, as DDP's buckets are, it carries the same delay: only
+        # what is added counts. Else the one before has brought the ranks together, and all of it is new.
+        carried = previous.late_s if meeting.first_s < previous.at_s else {}
+        for rank, late_s in meeting.late_s.items():
+            added_s = late_s - carried.get(rank, 0.0)
+            halves[rank][half] += added_s if added_s > FELT_S else 0.0
+            if rank == last and added_s > FELT_S:
+                lasts[rank].append(meeting.at_s)
+    span_s = max(ended - began, 1e-6)
+    net = {r: tuple(max(part - meant_s.get(r, 0.0) / 2, 0.0) for part in parts) for r, parts in halves.items()}
+    return Lateness(
+        ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
+        {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(times) for r, times in lasts.items()},
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Progress, but below what the job has shown it can do: one rank that the others wait for, or all of them at once."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from statistics import median
+
+from diagd.daemon.detectors import slowness, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.lateness import Lateness, lateness
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.slowness import CURRENT_S, Current, Excess, is_slowed, pace_of
+
+KEY = "pace"
+COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
+HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
+LATE_A_STEP_S = 0.005  # shorter is the scheduler's
+NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
+LOOK_BACK_S = 30.0  # for what comes in bursts
+LEAST_BURSTS = 3
+BURST_SPAN_S = 8.0
+STILL_GAPS = 3.0  # it still comes in bursts where the last one is no longer ago than so many of the gaps between them
+OFTEN = 0.5  # of the steps; a rank that is late to fewer is so in bursts
+PART = 0.5  # what makes up so much of the excess explains it
+SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' because it waits for them
+KNOWN_PART = 0.9  # of the ranks
+QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
+
+
+def slow(scene: Scene) -> Iterator[Finding]:
+    """At most one finding, and none while the job stands still: that is another matter."""
+    state = scene.state
+    stands = scene.longest_s(tuple(scene.graph.waits)) >= scene.late_s
+    if state.from_dumps or state.ended_s is not None or stands:
+        return
+    steps = pace_of(scene.state)
+    if not steps.now:
+        return
+    lately = lateness(state, min(rates.since_s for rates in steps.now.values()))
+    for late, holds in ((lately, _steady), (lateness(state, state.now_s - LOOK_BACK_S), _bursts)):
+        if late is not None and (culprits := _culprits(late, steps, holds)):
+            yield _straggling(scene, steps, late, culprits)
+            return
+    if (found := _slowed(scene, steps, lately)) is not None:
+        yield found
+
+
+# --- one rank, or a few
+
+
+def _culprits(late: Lateness, steps: Current, holds: Callable[[Lateness, int], bool]) -> tuple[int, ...]:
+    """The ranks that the others lose their time to; none where ranks are late by turns."""
+    worst = max(late.cost_s, key=lambda r: late.cost_s[r])
+    if late.share(worst) < COSTS_SHARE or worst not in steps.now or not holds(late, worst):
+        return ()
+    step_s = steps.now[worst].step_s
+    if late.share(worst) * step_s < LATE_A_STEP_S:
+        return ()
+    slow_ones = tuple(sorted(r for r, cost_s in late.cost_s.items() if cost_s >= NEAR * late.cost_s[worst]))
+    if 2 * len(slow_ones) > len(late.cost_s) or any(r not in steps.now for r in slow_ones):
+        return ()  # most of them are late: it is the others that are fast, or they are late by turns
+    return slow_ones
+
+
+def _steady(late: Lateness, rank: int) -> bool:
+    return all(part / (late.span_s / 2) >= HALF_SHARE for part in late.halves[rank])
+
+
+def _bursts(late: Lateness, rank: int) -> bool:
+    times = late.lasts[rank]
+    if len(times) < LEAST_BURSTS or late.span_s < BURST_SPAN_S:
+        return False
+    gap_s = median(after - before for before, after in pairwise(times))
+    return late.until_s - times[-1] <= STILL_GAPS * gap_s  # else it has recovered
+
+
+def _straggling(scene: Scene, steps: Current, late: Lateness, ranks: tuple[int, ...]) -> Finding:
+    worst = max(ranks, key=lambda r: late.cost_s[r])
+    lost_s = late.share(worst) * steps.now[worst].step_s
+    others = [steps.now[r] for r in late.cost_s if r in steps.now and r not in ranks]
+    excess = slowness.against(steps.now[worst], others, lost_s)
+    kind, key, why = _of_rank(excess)
+    how = "at every step" if len(late.lasts[worst]) >= OFTEN * steps.now[worst].steps else "in bursts"
+    rest = tuple(r for r in sorted(late.cost_s) if r not in ranks)
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
+        f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {why}"
+    )
+    said_late = (
+        f"came last to {len(late.lasts[worst])} of {late.meetings} operations, {1000 * lost_s:.0f} ms a step after "
+        f"the first, over {words.seconds_text(late.span_s)}"
+    )
+    evidence = (
+        Evidence(said_late, "flight recorder", worst),
+        *slowness.evidence(worst, steps.now[worst], excess),
+    )  # fmt: skip
+    return _finding(
+        scene, kind, ranks, rest, said, Cause(key, why, 0.85, Basis.OBSERVATION, evidence), data=key == "data"
+    )
+
+
+def _of_rank(excess: Excess) -> tuple[str, str, str]:
+    """Kind, key of the fix, and words, from what the rank's excess is made of."""
+    if excess.part("data") >= PART:
+        return "slow.data", "data", "because its input comes late"
+    if host := slowness.host_cause(excess):
+        return "slow.host", *host
+    phase = excess.largest_phase()
+    if phase and excess.part(phase) >= PART:
+        return "slow.straggler", "slow_rank", f"because its own work in phase {phase} takes longer"
+    return "slow.straggler", "slow_rank", "because its own work takes longer"
+
+
+# --- all of them
+
+
+def _slowed(scene: Scene, steps: Current, late: Lateness | None) -> Finding | None:
+    """All ranks' steps take longer than they did, and not because they have more to compute."""
+    known = {r: (steps.now[r], steps.usual[r]) for r in steps.usual}
+    slowed = {r: pair for r, pair in known.items() if is_slowed(*pair)}
+    if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
+        return None  # of some it is not known, or they are as fast as ever
+    excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
+    made = _of_all(scene, excess, late)
+    if made is None:
+        return None
+    kind, key, why = made
+    ranks = tuple(sorted(r for r, e in excess.items() if key != "data" or e.part("data") >= SOME_PART))
+    now_s = median(now.step_s for now, _ in slowed.values())
+    usual_s = median(usual.step_s for _, usual in slowed.values())
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * now_s:.0f} ms a step where "
+        f"{1000 * usual_s:.0f} ms were shown before, {why}"
+    )
+    evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
+    return _finding(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence), data=key == "data")
+
+
+def _of_all(scene: Scene, excess: dict[int, Excess], late: Lateness | None) -> tuple[str, str, str] | None:
+    """The same for all ranks together; None where they have more to compute, which is no fault."""
+    if median(e.part("data") for e in excess.values()) >= PART:
+        return "slow.data", "data", "because the input comes late"
+    host = [cause for e in excess.values() if (cause := slowness.host_cause(e)) is not None]
+    if 2 * len(host) > len(excess):
+        return "slow.host", *host[0]
+    in_python = median(e.part("collective") for e in excess.values())
+    # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
+    on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
+    in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
+    together = late is not None and max(late.share(r) for r in late.cost_s) < QUIET_SHARE
+    if together and max(in_python, in_backward) >= PART:
+        return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
+    return None
+
+
+def _finding(
+    scene: Scene, kind: str, ranks: tuple[int, ...], waiting: tuple[int, ...], said: str, cause: Cause, *, data: bool
+) -> Finding:  # fmt: skip
+    locations = tuple(place for r in ranks for place in slowness.places(scene.state, r, data))
+    where = words.place_text(locations[0].frame) if locations else ""
+    return Finding(
+        kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
+        names=("worker",) if data and slowness.in_worker(scene.state, ranks) else (),
+        summary=words.shortened(said + (f"; most often in {where}" if where else "") + "."), causes=(cause,),
+        locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
+    )  # fmt: skip

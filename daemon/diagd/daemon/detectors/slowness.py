@@ -1,0 +1,169 @@
+"""What the time that a rank's steps take too long is made of, and where the rank was seen meanwhile."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from diagd.daemon.detectors.finding import Evidence, Location
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Frame
+from diagd.daemon.state.pace import Rates
+
+CURRENT_S = 4.0
+CURRENT_STEPS = 8
+SLOWED_RATIO = 1.3  # a step, against what the job has shown
+SLOWED_BY_S = 0.005
+SKEWED_PART = 0.15  # of a step, that a rank spends on its own more than the others do
+HOST_PART = 0.4
+FAULT_S = 0.0001  # a page from a fast disk; a slow one takes fifty times as long, so this is the least it costs
+LOOKS_S = 30.0
+MOST_PLACES = 3
+# Phases that are a rank's own doing; in the others it may wait for ranks.
+OWN = ("data", "forward", "optimizer", "other", "init")
+_HOST_WORDS = {
+    "throttled_s": ("throttled", "because its cgroup's CPU quota holds it back"),
+    "garbage_s": ("garbage", "because Python's garbage collector holds it up"),
+    "major_faults": ("paging", "because it waits for pages from disk or swap"),
+    "run_delay_s": ("contention", "because it waits for a CPU that other processes use"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The ranks' steps as they are now."""
+
+    now: dict[int, Rates]
+    usual: dict[int, Rates]  # what each has shown it can do
+
+
+def pace_of(state: JobState) -> Current:
+    """The pace of all ranks that make steps."""
+    now, usual = {}, {}
+    for rank, pace in state.paces.items():
+        rates = pace.window(CURRENT_S, CURRENT_STEPS)
+        if rates is None or state.status(rank).gone or state.now_s - rates.until_s > CURRENT_S:
+            continue
+        now[rank], best = rates, pace.baseline()
+        if best is not None and best.until_s < rates.since_s:
+            usual[rank] = best
+    return Current(now, usual)
+
+
+def is_slowed(now: Rates, usual: Rates) -> bool:
+    """Whether a rank's steps take longer than it has shown."""
+    return now.step_s >= SLOWED_RATIO * usual.step_s and now.step_s - usual.step_s >= SLOWED_BY_S
+
+
+def suspects(state: JobState) -> tuple[int, ...]:
+    """Ranks that do more of their own in a step than the others; where none does, those that were faster before.
+
+    The ones with most of their own work first.
+    """
+    steps = pace_of(state)
+    if not steps.now:
+        return ()
+    own = {r: sum(rates.phases.get(name, 0.0) for name in OWN) for r, rates in steps.now.items()}
+    usual_s, step_s = median(own.values()), median(rates.step_s for rates in steps.now.values())
+    skewed = [r for r, s in own.items() if s - min(usual_s, _least(own, r)) >= SKEWED_PART * step_s]
+    slowed = [r for r, usual in steps.usual.items() if is_slowed(steps.now[r], usual)]
+    return tuple(sorted(skewed or slowed, key=lambda r: (-own[r], r)))
+
+
+def _least(own: dict[int, float], rank: int) -> float:
+    """Of two ranks the median lies between them: there the other one is the measure."""
+    return min(s for r, s in own.items() if r != rank) if len(own) == 2 else own[rank]
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Seconds a step above the others, or above what was shown before."""
+
+    total_s: float
+    phases: dict[str, float]
+    cpu_s: float
+    host: dict[str, float]
+
+    def part(self, phase: str) -> float:
+        """The part of the excess that lies in a phase."""
+        return self.phases.get(phase, 0.0) / self.total_s
+
+    @property
+    def cpu_part(self) -> float:
+        """The part of it in which the main thread computed."""
+        return self.cpu_s / self.total_s
+
+    def largest_phase(self) -> str:
+        """The phase of the rank's own doing with the most of it; empty where none has any."""
+        own = {name: s for name, s in self.phases.items() if name in OWN and s > 0}
+        return max(own, key=lambda name: own[name], default="")
+
+
+def against(now: Rates, others: Sequence[Rates], total_s: float) -> Excess:
+    """A rank's steps against the median of others; `total_s` is what has to be explained."""
+
+    def over(mine: dict[str, float], theirs: list[dict[str, float]]) -> dict[str, float]:
+        return {name: s - median(t.get(name, 0.0) for t in theirs) for name, s in mine.items()}
+
+    if not others:
+        return Excess(max(total_s, 1e-9), {}, 0.0, {})
+    return Excess(
+        max(total_s, 1e-9), over(now.phases, [o.phases for o in others]),
+        now.cpu_s - median(o.cpu_s for o in others), over(now.host, [o.host for o in others]),
+    )  # fmt: skip
+
+
+def host_cause(excess: Excess) -> tuple[str, str] | None:
+    """What outside of the rank's own work explains it: the key of its fix, and words."""
+    for name, said in _HOST_WORDS.items():
+        seconds = excess.host.get(name, 0.0) * (FAULT_S if name == "major_faults" else 1.0)
+        if seconds >= HOST_PART * excess.total_s:
+            return said
+    return None
+
+
+def evidence(rank: int, now: Rates, excess: Excess, usual: Rates | None = None) -> tuple[Evidence, ...]:
+    """The figures, largest first."""
+    than = "than before" if usual is not None else "than the others"
+    found = [Evidence(f"{1000 * now.step_s:.0f} ms a step over {now.steps} steps", "probe", rank)]
+    for name, s in sorted(excess.phases.items(), key=lambda item: -item[1])[:2]:
+        if s >= 0.1 * excess.total_s:
+            found.append(Evidence(f"{1000 * s:.0f} ms a step more {than} in phase {name}", "probe", rank))
+    if excess.cpu_part >= 0.1:
+        found.append(Evidence(f"{1000 * excess.cpu_s:.0f} ms a step more {than} of CPU", "kernel", rank))
+    for name, s in excess.host.items():
+        if name != "major_faults" and s >= 0.1 * excess.total_s:
+            what = name.removesuffix("_s").replace("_", " ")
+            found.append(Evidence(f"{what}: {1000 * s:.0f} ms a step more {than}", "kernel", rank))
+    return tuple(found)
+
+
+def places(state: JobState, rank: int, data: bool) -> tuple[Location, ...]:
+    """The user's frames that the rank, or the worker it waits for, was seen in most often; the worker's first."""
+    pace = state.paces.get(rank)
+    if pace is None:
+        return ()
+    seen = [(role, frames) for at_s, role, frames in pace.frames if state.now_s - at_s <= LOOKS_S]
+    found: list[Frame] = []
+    for roles in (("worker", "child"), ("rank",)) if data else (("rank",),):
+        counted = Counter(f for role, frames in seen if role in roles and (f := _innermost(frames, data)) is not None)
+        found += [frame for frame, _ in counted.most_common(MOST_PLACES)]
+    if not found and (site := state.detail(rank).backward_site) is not None:
+        found = [site]
+    return tuple(Location(rank, frame) for frame in found)
+
+
+def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
+    """The innermost frame of the user's; of one that waits in an operation that tells nothing of what is slow."""
+    if not data and any(f.function in _WAITING for f in frames[:3]):
+        return None
+    return next((f for f in frames if f.user), None)
+
+
+_WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather", "reduce_scatter_tensor"})
+
+
+def in_worker(state: JobState, ranks: Sequence[int]) -> bool:
+    """Whether a data worker of theirs was seen in the user's own code."""
+    looks = (look for r in ranks if (pace := state.paces.get(r)) is not None for look in pace.frames)
+    return any(role in ("worker", "child") and any(f.user for f in frames) for _, role, frames in looks)

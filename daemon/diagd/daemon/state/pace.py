@@ -1,0 +1,119 @@
+"""What a rank's steps take and are made of, and when it came to each operation: what is slow is read from this."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+from diagd.daemon.state.model import Detail, Facts, Frame, Operation
+
+PREFIX = "phase_s|"
+HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults")  # of Facts.extra
+WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
+WINDOW_S = 0.8
+WARM_STEPS = 2  # the first ones compile and allocate
+KEPT = 240  # samples, two a second
+KEPT_ARRIVALS = 1024
+KEPT_FRAMES = 24
+BEST_OF = 6  # from so many windows on, one lucky window is no baseline
+
+
+class Sample(NamedTuple):
+    """A rank's totals at one moment."""
+
+    at_s: float
+    step: int
+    phases: dict[str, float]  # seconds in each phase
+    cpu_s: float  # of the main thread
+    host: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a step takes and is made of, on average over the steps between two samples; seconds for each step."""
+
+    since_s: float
+    until_s: float
+    steps: int
+    step_s: float  # without evaluation and checkpoints, which are no part of a step
+    phases: dict[str, float]
+    cpu_s: float
+    host: dict[str, float]
+
+    @classmethod
+    def between(cls, first: Sample, last: Sample) -> Self:
+        """The rates from one sample to a later one, at least one step later."""
+        steps = last.step - first.step
+        phases = {name: (total - first.phases.get(name, 0.0)) / steps for name, total in last.phases.items()}
+        return cls(
+            first.at_s, last.at_s, steps,
+            sum(s for name, s in phases.items() if name not in ("eval", "checkpoint")), phases,
+            (last.cpu_s - first.cpu_s) / steps,
+            {name: (total - first.host.get(name, 0.0)) / steps for name, total in last.host.items()},
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Pace:
+    """One rank's recent past."""
+
+    pid: int = 0
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
+    arrivals: OrderedDict[tuple[str, int, str], float] = field(default_factory=OrderedDict)  # (group, place, source)
+    frames: deque[tuple[float, str, tuple[Frame, ...]]] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
+    arrivals_read_s: float = 0.0
+    _best: list[Rates] = field(default_factory=list)
+    _windows: int = 0
+
+    def note(self, fact: Facts, now_s: float) -> None:
+        """Take a rank's numbers, where they say what its steps are made of."""
+        phases = {name.removeprefix(PREFIX): s for name, s in fact.extra.items() if name.startswith(PREFIX)}
+        if not phases or fact.step < WARM_STEPS:
+            return
+        host = {name: fact.extra.get(name, 0.0) for name in HOST}
+        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host))
+        window = self.window(WINDOW_S, WINDOW_STEPS)
+        if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
+            self._windows += 1
+            self._best = sorted([*self._best, window], key=lambda rates: rates.step_s)[:3]
+
+    def note_detail(self, detail: Detail, now_s: float) -> None:
+        """Take what a closer look has seen: when it came to which operation, and where its threads were."""
+        for source, operations in (("probe", detail.history), ("flight recorder", detail.recorder)):
+            self._note_arrivals(source, operations)
+        if detail.history or detail.recorder:
+            self.arrivals_read_s = now_s
+        newest = self.frames[-1][0] if self.frames else 0.0
+        for stack in detail.stacks:
+            if stack.taken_s > newest and stack.main is not None:
+                self.frames.append((stack.taken_s, stack.role, stack.main.frames))
+
+    def _note_arrivals(self, source: str, operations: Iterable[Operation]) -> None:
+        for op in operations:
+            if op.seq > 0 and not op.p2p:
+                self.arrivals[op.group, op.seq, source] = op.entered_s
+        while len(self.arrivals) > KEPT_ARRIVALS:
+            self.arrivals.popitem(last=False)
+
+    def window(self, seconds: float, steps: int) -> Rates | None:
+        """The rates of the last `seconds` at least, and `steps` at least; None where so much was not seen."""
+        if not self.samples:
+            return None
+        last = self.samples[-1]
+        for first in reversed(self.samples):
+            if last.at_s - first.at_s >= seconds and last.step - first.step >= steps:
+                return Rates.between(first, last)
+        return None
+
+    def spent_s(self, phases: Iterable[str], since_s: float) -> float:
+        """Seconds that the rank has spent in these phases since then, as far as samples reach."""
+        if not self.samples:
+            return 0.0
+        first = next((s for s in reversed(self.samples) if s.at_s <= since_s), self.samples[0])
+        return sum(self.samples[-1].phases.get(name, 0.0) - first.phases.get(name, 0.0) for name in phases)
+
+    def baseline(self) -> Rates | None:
+        """What the rank has shown it can do: of many short windows the second fastest, of few the fastest."""
+        if not self._best:
+            return None
+        return self._best[1] if self._windows >= BEST_OF else self._best[0]

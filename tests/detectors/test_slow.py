@@ -1,0 +1,192 @@
+"""Progress below what the job has shown: one rank, all ranks, and what is no fault at all."""
+
+import random
+
+import pytest
+from tests.detectors.states import at
+from tests.detectors.training import Training, all_with_more, usual, with_more
+
+from diagd.daemon.detectors.attention import attention
+from diagd.daemon.detectors.finding import Severity
+
+TRAIN = at("train_step", "/job/train.py", 40)
+DECODE = at("decode", "/job/data.py", 12)
+
+
+# --- one rank
+
+
+@pytest.mark.parametrize("world", [2, 3, 4, 8])
+def test_a_rank_whose_own_work_takes_longer_is_a_straggler_though_all_steps_are_equally_long(world: int) -> None:
+    found = Training(world).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068)).finds()
+    assert (found.kind, found.ranks, found.severity) == ("slow.straggler", (1,), Severity.WARNING)
+    assert found.waiting_ranks == tuple(r for r in range(world) if r != 1)
+    assert "forward" in found.summary
+
+
+def test_a_straggler_from_the_first_step_on_needs_no_better_past() -> None:
+    found = Training(4).goes(12, with_more(2, "forward", 0.05)).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (2,))
+
+
+def test_one_that_is_slow_only_in_backward_shows_by_when_it_arrives() -> None:
+    found = Training(2).goes(6).goes(8, with_more(0, "backward", 0.05, cpu=0.088)).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (0,))
+
+
+def test_the_buckets_of_one_backward_pass_carry_one_delay_not_many() -> None:
+    one = Training(2).goes(6).goes(8, with_more(0, "forward", 0.02), buckets=1).finds()
+    many = Training(2).goes(6).goes(8, with_more(0, "forward", 0.02), buckets=6).finds()
+    share = [f.summary.partition("wait ")[2].partition(" %")[0] for f in (one, many)]
+    assert abs(int(share[0]) - int(share[1])) <= 2
+
+
+def test_several_slow_ranks_are_named_together() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return with_more(rank, "forward", 0.05)(rank, step) if rank in (4, 5) else usual(rank, step)
+
+    found = Training(8).goes(8).goes(8, own).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (4, 5))
+
+
+def test_a_rank_that_is_slow_in_bursts_is_named_and_said_to_be() -> None:
+    found = Training(4).goes(8).goes(25, with_more(3, "forward", 0.6, every=30)).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (3,))
+    assert "in bursts" in found.summary
+
+
+def test_a_rank_whose_input_comes_late_is_starved_not_slow() -> None:
+    training = Training(4).goes(8).seen(2, TRAIN).seen(2, DECODE, role="worker")
+    found = training.goes(8, with_more(2, "data", 0.06)).finds()
+    assert (found.kind, found.ranks, found.names) == ("slow.data", (2,), ("worker",))
+    assert found.locations[0].frame == DECODE
+
+
+@pytest.mark.parametrize(
+    ("sign", "amount", "key"),
+    [("run_delay_s", 0.045, "contention"), ("throttled_s", 0.05, "throttled"), ("garbage_s", 0.05, "garbage"),
+     ("major_faults", 500.0, "paging")],
+)  # fmt: skip
+def test_what_holds_the_host_up_is_named_where_it_is_seen(sign: str, amount: float, key: str) -> None:
+    found = Training(4).goes(8).goes(8, with_more(1, "forward", 0.05, **{sign: amount})).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("slow.host", (1,), key)
+
+
+def test_a_host_that_holds_all_ranks_up_alike_does_not_excuse_one() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**with_more(1, "forward", 0.05)(rank, step), "run_delay_s": 0.045}
+
+    assert Training(4).goes(8, own).finds().kind == "slow.straggler"
+
+
+def test_the_place_is_where_it_was_seen_most_often() -> None:
+    training = Training(2).goes(8).seen(1, at("collate", "/job/data.py", 7), TRAIN)
+    found = training.goes(8, with_more(1, "forward", 0.05)).finds()
+    assert (found.locations[0].rank, found.locations[0].frame.function) == (1, "collate")
+    assert "collate" in found.summary
+
+
+# --- all ranks
+
+
+def test_input_that_comes_late_on_all_ranks_is_held_against_what_they_have_shown() -> None:
+    found = Training(4).goes(8).goes(8, all_with_more("data", 0.06)).finds()
+    assert (found.kind, found.ranks) == ("slow.data", (0, 1, 2, 3))
+    assert "ms were shown before" in found.summary
+
+
+def test_a_job_that_never_was_faster_is_not_slow() -> None:
+    assert Training(4).goes(20, all_with_more("data", 0.06)).find() == ()
+
+
+def test_communication_that_takes_longer_while_all_arrive_together_is_slow_itself() -> None:
+    found = Training(4).goes(8).goes(8, collective_s=0.06).finds()
+    assert (found.kind, found.ranks) == ("slow.collective", (0, 1, 2, 3))
+
+
+def test_with_a_device_a_long_backward_pass_says_nothing_of_the_communication() -> None:
+    assert Training(4, backend="nccl").goes(8).goes(8, collective_s=0.06).find() == ()
+
+
+@pytest.mark.parametrize("sign", ["run_delay_s", "throttled_s"])
+def test_a_host_that_slows_all_ranks_is_named(sign: str) -> None:
+    found = Training(2).goes(8).goes(8, all_with_more("forward", 0.05, **{sign: 0.045})).finds()
+    assert (found.kind, found.ranks) == ("slow.host", (0, 1))
+
+
+# --- what is no fault
+
+
+def test_longer_batches_on_all_ranks_are_no_fault() -> None:
+    assert Training(4).goes(8).goes(8, all_with_more("forward", 0.05, cpu=0.088)).find() == ()
+
+
+def test_ranks_that_are_late_by_turns_are_no_stragglers() -> None:
+    chance = random.Random(7)
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        work = usual(rank, step)
+        return {**work, "forward": work["forward"] + chance.random() * 0.03}
+
+    training = Training(4).goes(6, own)
+    for _ in range(20):
+        assert training.goes(2, own).find() == ()
+
+
+def test_a_small_steady_imbalance_is_no_fault() -> None:
+    assert Training(4).goes(20, with_more(2, "forward", 0.004)).find() == ()
+
+
+def test_one_slow_step_is_no_straggler() -> None:
+    training = Training(4).goes(8).goes(0.1, with_more(2, "forward", 0.8))
+    for _ in range(8):
+        assert training.goes(1).find() == ()
+
+
+@pytest.mark.parametrize("phase", ["eval", "checkpoint"])
+def test_evaluation_and_checkpoints_of_all_ranks_are_no_part_of_a_step(phase: str) -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), phase: 1.0 if step % 50 == 49 else 0.0}
+
+    training = Training(4).goes(6)
+    for _ in range(20):
+        assert training.goes(1, own).find() == ()
+
+
+def test_rank_0_that_saves_now_and_then_is_no_straggler() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "checkpoint": 1.0 if rank == 0 and step % 100 == 99 else 0.0}
+
+    training = Training(4).goes(6)
+    for _ in range(30):
+        assert training.goes(1, own).find() == ()
+
+
+def test_a_slow_first_step_is_no_baseline_and_no_fault() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "forward": 3.0 if step == 0 else 0.015}
+
+    assert Training(4).goes(12, own).find() == ()
+
+
+def test_a_rank_that_recovers_is_no_longer_spoken_of() -> None:
+    training = Training(4).goes(8).goes(8, with_more(1, "forward", 0.05))
+    assert training.find()
+    assert training.goes(8).find() == ()
+
+
+# --- looking closer
+
+
+def test_a_slow_rank_is_looked_at_and_all_are_asked_when_they_arrive() -> None:
+    training = Training(4).goes(8)
+    for placed in training.ranks:
+        placed.entered = []
+    training.goes(6, with_more(3, "forward", 0.05))
+    wanted = attention(training.state)
+    assert 3 in wanted.stacks
+    assert len(wanted.stacks) < 4
+
+
+def test_a_job_at_its_usual_pace_is_asked_for_no_stacks() -> None:
+    assert attention(Training(4).goes(20).state).stacks == ()
