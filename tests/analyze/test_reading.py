@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analyze.written import call, dump, faults, judged, save, world
 
+from diagd.daemon.analyze.build import state_of
 from diagd.daemon.analyze.dumpfile import parse, rank_in, read
 from diagd.daemon.analyze.plain import NotADump, load
+from diagd.daemon.detectors.registry import detect
 from diagd.daemon.errors import DiagdError
 
 GLOO = Path(__file__).with_name("fixtures") / "gloo_missing"
@@ -52,6 +54,15 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_runs_nothing(tmp_path: P
 def test_no_way_to_name_code_is_left_open(data: bytes) -> None:
     with pytest.raises(NotADump):
         load(data)
+
+
+def test_a_pickle_nested_without_end_is_no_dump(tmp_path: Path) -> None:
+    deep = b"]" * 100_000 + b"a" * 99_999
+    entry = b"}(X\x0e\x00\x00\x00profiling_nameX\x04\x00\x00\x00nameX\x0b\x00\x00\x00input_sizes" + deep + b"u"
+    file = tmp_path / "trace_0"
+    file.write_bytes(b"\x80\x02}X\x07\x00\x00\x00entries]" + entry + b"as.")
+    with pytest.raises(NotADump, match="nested too deeply"):
+        read(file)
 
 
 def test_plain_containers_are_read() -> None:
@@ -154,3 +165,26 @@ def test_odd_entries_are_left_at_not_known(tmp_path: Path, odd: Any) -> None:
     dumps = world([call("all_reduce", 1)], [call("all_reduce", 1)])
     dumps[0]["entries"].append(odd)
     assert faults(judged(save(tmp_path / "dumps", dumps))) == []
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = sorted({*call("all_reduce", 1), "seq_id"})
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4),
+    st.dictionaries(st.sampled_from(["version", "pg_config", "pg_status", "entries", "more"]), VALUES, max_size=2),
+)
+@settings(max_examples=400, deadline=None)
+def test_whatever_a_dumps_fields_hold_it_is_judged_or_refused(
+    of_entry: dict[str, Any], of_dump: dict[str, Any]
+) -> None:
+    dumps = world([call("all_reduce", 1), call("all_reduce", 2, state="started") | of_entry], [call("all_reduce", 1)])
+    dumps[1] |= of_dump
+    read_all = {rank: parse(said, rank, Path(f"trace_{rank}"), 1.7e9) for rank, said in dumps.items()}
+    state, _, _ = state_of(read_all, {}, job_id="d", hang_after_s=60.0)
+    detect(state)

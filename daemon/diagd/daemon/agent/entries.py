@@ -33,7 +33,7 @@ _NAMES = {
     "gather": Op.GATHER, "scatter": Op.SCATTER, "barrier": Op.BARRIER, "monitored_barrier": Op.MONITORED_BARRIER,
     "send": Op.SEND, "recv": Op.RECV, "recv_any_source": Op.RECV, "recvanysource": Op.RECV, "coalesced": Op.COALESCED,
 }  # fmt: skip
-_SPELLING = re.compile(r"^(?:\w+:)?_?(?P<name>[A-Za-z_]+?)\s*(?:\d+\s*(?:->|<-)\s*(?P<peer>\d+))?$")
+_SPELLING = re.compile(r"^(?:\w+:)?_?(?P<name>[A-Za-z_]+?)\s*(?:\d+\s*(?:->|<-)\s*(?P<peer>\d{1,9}))?$")
 _DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
     "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
@@ -42,6 +42,7 @@ _DTYPES = {
 # Such an entry ends a batch: it has the state of all, and those before it the sizes (ProcessGroupNCCL, endCoalescing).
 _ENDS_BATCH = frozenset({"COALESCED", "ALLGATHER_COALESCED", "REDUCE_SCATTER_COALESCED"})
 _SIZED = frozenset({"ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "REDUCE_SCATTER"})  # equal on all ranks
+_MOST = (1 << 63) - 1
 _P2P = frozenset({"SEND", "RECV"})
 # These follow an operation by events of the device; gloo leaves its state at "scheduled" for ever.
 _KEEPS_STATE = frozenset({"nccl", "ncclx", "rccl", "rcclx", "xccl", "hccl", "mccl"})
@@ -181,8 +182,8 @@ class _Reader:
         for frame in found if isinstance(found, list | tuple) else ():
             if isinstance(frame, dict) and _is_user(str(frame.get("filename") or "")):
                 name, line = str(frame.get("name") or "?"), whole(frame.get("line"))
-                key = (name, frame["filename"], line)
-                return self._sites.setdefault(key, Frame(name, str(frame["filename"]), line))
+                file = str(frame["filename"])
+                return self._sites.setdefault((name, file, line), Frame(name, file, line))
         return None
 
 
@@ -242,10 +243,10 @@ def first(value: object) -> str:
 
 
 def whole(value: object) -> int:
-    """A whole number, also from text; 0 where it is none."""
-    if type(value) is int:
-        return value
-    try:
-        return int(value or 0)  # type: ignore[call-overload, no-any-return]
-    except (TypeError, ValueError, OverflowError):
-        return 0
+    """A whole number of at most 64 bits, also from text; 0 where it is none."""
+    if type(value) is not int:
+        try:
+            value = int(value or 0)  # type: ignore[call-overload]
+        except (TypeError, ValueError, OverflowError):
+            return 0
+    return value if -_MOST <= value <= _MOST else 0  # type: ignore[no-any-return, operator]

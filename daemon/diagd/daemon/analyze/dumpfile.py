@@ -77,10 +77,11 @@ def read(path: Path) -> RankDump:
         stat = path.stat()
         if stat.st_size > MAX_BYTES:
             raise NotADump(f"has {stat.st_size >> 20} MiB, too much for one rank's dump")
-        found = load(path.read_bytes())
+        return parse(load(path.read_bytes()), rank, path, stat.st_mtime)
     except OSError as exc:
         raise NotADump(f"cannot be read: {exc.strerror or exc}") from exc
-    return parse(found, rank, path, stat.st_mtime)
+    except RecursionError as exc:
+        raise NotADump("is nested too deeply for a dump") from exc
 
 
 def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
@@ -91,7 +92,12 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
     """
     if not isinstance(found, dict) or not _PARTS & found.keys():
         raise NotADump(f"holds {_described(found)}, and no flight recorder's dump")
-    entries = [e for e in found.get("entries") or () if isinstance(e, dict) and e.get("profiling_name")]
+    listed = found.get("entries")
+    entries = [
+        e
+        for e in (listed if isinstance(listed, list | tuple) else ())
+        if isinstance(e, dict) and e.get("profiling_name")
+    ]
     groups, descriptions = _groups(found.get("pg_config"))
     for pair in {tuple(map(str, pair)) for e in entries if isinstance(pair := e.get("process_group"), list | tuple)}:
         if len(pair) > 1:
@@ -129,7 +135,7 @@ def _groups(config: object) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]
 @cache  # every rank's file repeats the same long lists
 def ranks_of(text: str) -> tuple[int, ...]:
     """Global ranks from "[0, 1, 5]"."""
-    return tuple(rank for number in _NUMBER.findall(text) if (rank := int(number)) < MAX_RANKS)
+    return tuple(rank for number in _NUMBER.findall(text) if len(number) < 9 and (rank := int(number)) < MAX_RANKS)
 
 
 def _sizes(entries: Sequence[Mapping[str, Any]], named: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
