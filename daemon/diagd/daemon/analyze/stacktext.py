@@ -10,7 +10,7 @@ _PROCESS = re.compile(
     r"^(?P<role>\w+) process (?P<pid>\d+), state (?P<state>\w?)(?:, in (?P<call>\w+))?\s+\((?P<by>[^)]*)\)"
 )
 _THREAD = re.compile(r"^  thread (?P<tid>\d+|\?) (?P<name>.*?)(?P<gil>, holds the GIL)?$")
-_FRAME = re.compile(r"^   [* ] (?P<function>.*) \((?P<file>.*):(?P<line>\d+)\)$")
+_FRAME = re.compile(r"^   [* ] (?P<function>.*?) \((?P<file>.*):(?P<line>\d+)\)$")
 
 
 def parse(text: str, taken_s: float) -> tuple[Stack, ...]:
