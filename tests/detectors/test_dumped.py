@@ -21,13 +21,16 @@ def op(name: str, seq: int, *, done: bool = True, **more: Any) -> Operation:
 
 
 def dumps(
-    world: int, entries: dict[int, list[Operation]], groups: Mapping[str, tuple[int, ...]] | None = None
+    world: int,
+    entries: dict[int, list[Operation]],
+    groups: Mapping[str, tuple[int, ...]] | None = None,
+    backend: str = "nccl",
 ) -> JobState:
     state = JobState(hang_after_s=60.0, from_dumps=True, world_size=world)
     members = {"0": tuple(range(world)), **(groups or {})}
     for rank, found in entries.items():
         mine = tuple(Group(name, ranks) for name, ranks in members.items() if rank in ranks)
-        state.apply([Facts(rank)], [Detail(rank, groups=mine, recorder=tuple(found))], NOW_S)
+        state.apply([Facts(rank)], [Detail(rank, backend=backend, groups=mine, recorder=tuple(found))], NOW_S)
     for rank in set(range(world)) - set(entries):
         state.not_known["", rank] = "left no dump"
     return state
@@ -183,3 +186,32 @@ def test_sends_of_one_batch_pair_in_their_order() -> None:
     receives = [op("RECV", 1, peer=0, done=False, numel=n) for n in (4, 400)]
     assert [f.kind for f in detect(dumps(2, {0: sends, 1: receives}))] == ["hang.all_arrived"]
     assert [f.kind for f in detect(dumps(2, {0: sends, 1: receives[::-1]}))] == ["hang.p2p_unmatched"]
+
+
+def test_operations_of_two_groups_in_opposite_orders_on_two_devices_are_a_circle() -> None:
+    """All have entered both, and neither can begin."""
+    groups = {"a": (0, 1, 2), "b": (0, 1, 2)}
+    first, then = op("ALLREDUCE", 3, group="a", done=False), op("ALLREDUCE", 8, group="b", done=False)
+    found = only(dumps(3, {0: [first, then], 1: [then, first], 2: [first, then]}, groups))
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.group_cycle", (1,), (0, 2))
+    sides = detect(dumps(3, {0: [first, then], 1: [then, first], 2: [first, then]}, groups, backend="gloo"))
+    assert "hang.group_cycle" not in [f.kind for f in sides]  # gloo gives each group threads of its own
+
+
+def test_what_all_have_entered_is_no_fault_where_one_of_them_is_held_up_before_it() -> None:
+    groups = {"tp": (0, 1), "dp": (1, 2)}
+    found = only(
+        dumps(3, {
+            0: [op("ALLREDUCE", 4, group="tp", done=False)],
+            1: [op("ALLREDUCE", 9, group="dp", done=False), op("ALLREDUCE", 4, group="tp", done=False)],
+            2: [op("ALLREDUCE", 8, group="dp")],
+        }, groups)
+    )  # fmt: skip
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_missing", (2,), (0, 1))
+
+
+def test_a_device_that_is_an_operation_behind_the_others_is_named() -> None:
+    done, later = op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)
+    behind = [op("ALLREDUCE", 5, done=False), later]
+    found = only(dumps(3, {0: [done, later], 1: behind, 2: [done, later]}))
+    assert (found.kind, found.ranks, found.op_seq) == ("hang.all_arrived", (1,), 5)

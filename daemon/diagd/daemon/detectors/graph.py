@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from diagd.daemon.detectors.ledger import Ledger
 from diagd.daemon.detectors.position import Wait, is_stopped, unfinished_tail, waits_of
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Operation
 
 
 @dataclass(slots=True)
@@ -49,7 +50,33 @@ def graph_of(state: JobState, ledger: Ledger) -> Graph:
                 graph.for_whom.setdefault((rank, other), wait)
         graph.edges[rank] = frozenset(out)
     _bind_batches(graph)
+    if state.from_dumps:
+        _bind_streams(state, graph)
     return graph
+
+
+def _bind_streams(state: JobState, graph: Graph) -> None:
+    """A device works its operations off in order: who has all members in his operation waits for those before it.
+
+    Such a member has entered it too, and stands in another that comes first on its device.
+    """
+    first = {rank: waits[0] for rank, waits in graph.waits.items() if waits}
+    for rank in [r for r, wait in first.items() if wait.kind == "collective" and not graph.edges[r]]:
+        wait = first[rank]
+        for other in wait.members:
+            place = _place(first[other]) if other in first else _place(wait)
+            behind = place != _place(wait) and "gloo" not in state.detail(other).backend
+            if behind and any(_place_of(op) == _place(wait) for op in unfinished_tail(state.detail(other))):
+                graph.edges[rank] |= {other}
+                graph.for_whom.setdefault((rank, other), wait)
+
+
+def _place(wait: Wait) -> tuple[str, str, int]:
+    return _place_of(wait.op)
+
+
+def _place_of(op: Operation) -> tuple[str, str, int]:
+    return op.group, "p2p" if op.p2p else "", op.seq
 
 
 def _bind_batches(graph: Graph) -> None:
