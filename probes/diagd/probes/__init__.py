@@ -20,4 +20,20 @@ def __getattr__(name: str) -> Any:
         from diagd.probes.phases import phase
 
         return phase
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return part_of(__name__, name)
+
+
+def part_of(package: str, name: str) -> Any:
+    """Import a module of a package of ours; `from package import name` by itself would also import `diagd` by name.
+
+    Raises:
+        AttributeError: There is no such module.
+    """
+    module = f"{package}.{name}"
+    if not name.startswith("_"):
+        try:
+            return __import__(module, None, None, ["__name__"])
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from diagd.probes import hook, settings
 from diagd.probes.guard import Probe
 from diagd.probes.registry import PROBES, ProbeSpec
@@ -34,6 +32,5 @@ def _arrange(spec: ProbeSpec, probe: Probe) -> None:
 
 
 def _install(name: str, probe: Probe, loaded: Any) -> None:
-    module = f"diagd.probes.{name}"
-    __import__(module)
-    sys.modules[module].install(probe, loaded)
+    # With a list of names, or the import would also look for `diagd`, which can be the job's own.
+    __import__(f"diagd.probes.{name}", None, None, ["install"]).install(probe, loaded)

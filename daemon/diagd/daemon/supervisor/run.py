@@ -16,7 +16,7 @@ from diagd.daemon.supervisor.place import Place
 from diagd.daemon.supervisor.runfile import write_run_file
 from diagd.daemon.supervisor.start import job_environment, start_job
 from diagd.daemon.supervisor.tree import processes_of, send
-from diagd.daemon.supervisor.watcher import BACKOFF_S, LASTING_S, Watcher
+from diagd.daemon.supervisor.watcher import BACKOFF_S, LASTING_S, Watcher, watch_environment
 
 ABORTED = 86
 FAREWELL_S = 8.0  # the watch's last report takes about a second; a job's end must not hang on it
@@ -148,7 +148,7 @@ class _Supervisor:
         if self._run_dir is None:
             return
         self._watch_started = time.monotonic()
-        environ = {k: v for k, v in self._plan.environ.items() if k not in ("DIAGD_DIR", "DIAGD_JOB_ID")}
+        environ = watch_environment(self._plan.environ)
         try:
             self._watcher = Watcher(self._watch_arguments(), environ, self._events.mask, self._heard)
         except OSError as exc:

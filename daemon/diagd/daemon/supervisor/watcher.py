@@ -17,7 +17,20 @@ MODULE = "diagd.daemon.watch.main"
 BACKOFF_S = (0.2, 1.0, 3.0, 10.0)
 LASTING_S = 60.0
 
+_OF_THE_JOB = ("DIAGD_DIR", "DIAGD_JOB_ID")
+
 Message = dict[str, Any]
+
+
+def watch_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment, but for what is meant for the job's Python; PYTHONPATH is diagd's own path."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("PYTHON") and name not in _OF_THE_JOB}
+    # But for the first entry, which is where the command lies or the working directory.
+    own = sys.path if sys.flags.safe_path else sys.path[1:]
+    kept["PYTHONPATH"] = os.pathsep.join(folder for folder in own if folder and os.pathsep not in folder)
+    if sys.flags.no_user_site:
+        kept["PYTHONNOUSERSITE"] = "1"
+    return kept
 
 
 class Watcher:

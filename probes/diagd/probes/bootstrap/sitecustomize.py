@@ -14,16 +14,33 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER)))  # holds diag
 
 
 def _start():
-    # In front only while importing: a package "diagd" of the user's own still wins (ours has no __init__.py), an
-    # installed diagd of another version does not. At the end for good, for `from diagd.probes import phase`.
-    sys.path.insert(0, _ROOT)
+    # `diagd` is looked for in our folder alone: a package of that name of the job's must neither run here nor stand in
+    # our way. The folder stays in front while importing, so that no installed diagd of another version is taken.
+    path = list(sys.path)
     try:
-        from diagd.probes import start
+        sys.path[:] = [_ROOT]
+        __import__("diagd")
+        sys.path[:] = [_ROOT] + path
+        from diagd.probes import namespace, start
+
+        namespace.leave()
     finally:
-        sys.path.remove(_ROOT)
+        sys.path[:] = path
         if _ROOT not in sys.path:
-            sys.path.append(_ROOT)
+            sys.path.append(_ROOT)  # for `from diagd.probes import phase`
     start.start(dict(os.environ))
+
+
+def _is_taken():
+    """Whether the job has a diagd.probes of its own; the folder that Python puts first is not on the path yet."""
+    script = sys.argv[0] if getattr(sys, "argv", None) else ""
+    first = "." if script in ("", "-c", "-m") else os.path.dirname(os.path.realpath(script))
+    for folder in [first] + sys.path:
+        package = os.path.join(folder, "diagd")
+        if os.path.isfile(os.path.join(package, "__init__.py")):  # which none of ours has
+            if any(os.path.isfile(os.path.join(package, name)) for name in ("probes.py", "probes/__init__.py")):
+                return True
+    return False
 
 
 def _say_off(reason):
@@ -42,9 +59,12 @@ def _guarded_start():
                 sys.path.append(_ROOT)
         elif sys.version_info < (3, 11):
             _say_off("the probes need Python 3.11 or newer, this is %d.%d" % sys.version_info[:2])
+        elif _is_taken():
+            _say_off("the job has a package diagd.probes of its own")
         else:
             _start()
     except Exception as error:
+        sys.modules.pop("diagd", None)
         try:
             _say_off("the probes did not start: %s: %s" % (type(error).__name__, error))
         except Exception:
