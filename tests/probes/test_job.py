@@ -140,6 +140,11 @@ def test_barriers_and_stores_are_seen_with_their_lines(seen: list[Seen]) -> None
     assert seen[1].detail(at(seen[1], "get", Op.STORE_GET)) == "ready"
 
 
+def test_the_sends_of_a_monitored_barrier_are_not_counted_as_collectives(seen: list[Seen]) -> None:
+    assert len({at(box, "barrier", Op.BARRIER).seq for box in seen}) == 1
+    assert {at(box, "monitored", Op.MONITORED_BARRIER).seq for box in seen} == {0}
+
+
 def test_a_store_of_the_scripts_own_is_seen_and_torchs_own_are_not(seen: list[Seen]) -> None:
     for box in seen:
         (made,) = box.named(Op.STORE_JOIN)

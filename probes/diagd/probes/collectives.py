@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diagd.probes import cost, groups, sites, waits
-from diagd.probes.box.layout import FieldIndex, Flag
+from diagd.probes.box.layout import FieldIndex, Flag, Op
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.operations import METHODS, Method, describe, outline, reduce_reader
 from diagd.probes.state import STATE
@@ -40,6 +40,7 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
     reduces, rooted, partner, tagged = method.reduces, method.rooted, method.partner, method.tag
     any_source = int(Flag.ANY_SOURCE) if method.name == "recv_anysource" else 0
     collective = not tagged
+    counts_apart = tagged or method.op is Op.MONITORED_BARRIER  # made of sends and receives, which gloo counts
     table = groups.TABLE
     get_frame = sys._getframe
     site_of = sites.site
@@ -78,9 +79,9 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
         else:
             if partner:
                 peer = _global(args[partner] if len(args) > partner else _first(kwargs, _PARTNERS), group.ranks)
-            if group.counts:
-                counted = handle._get_sequence_number_for_group()
             tag = (args[tagged] if len(args) > tagged else kwargs.get("tag", 0)) & 0x7FFFFFFF
+        if counts_apart and group.counts:
+            counted = handle._get_sequence_number_for_group()
         site = site_of(get_frame(2)) if detail else 0
         key = group.number, op, flags, tensors, reduce, peer, tag, site
         template = ring.templates.get(key)
@@ -93,6 +94,8 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
         serial = ring.numbers[index]
         if not serial & _MASK:
             _before_cost.add(_now() - entered)
+        if collective and counted >= 0:
+            group.uncounted[1] = counted  # it lasts, and must not look like progress
         return handle if group.counts else None, ring, index, flags, serial, group.uncounted, counted
 
     return before
@@ -119,11 +122,10 @@ def _after(token: Any, work: Any) -> None:
     now = _now()
     numbers = ring.numbers
     if handle is not None:
-        now_counted = handle._get_sequence_number_for_group()
         if counted < 0:
-            numbers[index + _SEQ] = now_counted - uncounted[0]
+            numbers[index + _SEQ] = handle._get_sequence_number_for_group() - uncounted[0]
         else:
-            uncounted[0] += now_counted - counted
+            _leave_out(handle, uncounted, counted)
     numbers[index + _ISSUED] = now
     if work is None:
         numbers[index + _RETURNED] = now
@@ -134,8 +136,16 @@ def _after(token: Any, work: Any) -> None:
         _after_cost.add(_now() - now)
 
 
+def _leave_out(handle: Any, uncounted: list[int], counted: int) -> None:
+    """What the backend has counted since is no collective."""
+    uncounted[0] += handle._get_sequence_number_for_group() - counted
+    uncounted[1] = -1
+
+
 def _failed(token: Any, error: BaseException) -> None:
-    _, ring, index, flags, *_ = token
+    handle, ring, index, flags, _, uncounted, counted = token
+    if handle is not None and counted >= 0:
+        _leave_out(handle, uncounted, counted)
     box = STATE.box
     if box is not None:
         ring.fail(index, flags | Flag.FAILED, box.passing(groups.describe(error)))

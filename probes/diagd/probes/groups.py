@@ -28,10 +28,12 @@ class Group(NamedTuple):
     handle: weakref.ref[Any]  # weak: a handle of ours must not keep a destroyed group's sockets open
     counts: bool  # its backend tells how many operations were issued
     text: dict[str, Any]
-    uncounted: list[int]  # one number: by how much the backend's count runs ahead of the collectives, see `issued`
+    # By how much the backend's count runs ahead of the collectives, and where it stood when an operation began that
+    # moves it on its way (-1 in none): see `issued`.
+    uncounted: list[int]
 
 
-NO_GROUP = Group(-1, "", (), weakref.ref(Probe), False, {}, [0])
+NO_GROUP = Group(-1, "", (), weakref.ref(Probe), False, {}, [0, -1])
 TABLE: dict[str, Group] = {}  # by name; only those that live
 _texts: list[dict[str, Any]] = []  # by index; also those destroyed
 
@@ -218,16 +220,20 @@ def _entry(index: int, name: str, group: Any) -> Group:
     }
     if description.startswith("mesh_"):
         text["mesh"] = description.removeprefix("mesh_")
-    return Group(index, name, ranks, weakref.ref(group), _counts(group), text, [0])
+    return Group(index, name, ranks, weakref.ref(group), _counts(group), text, [0, -1])
 
 
 def issued(group: Group) -> int:
     """How many collectives were issued on the group; -1 where its backend does not tell.
 
-    gloo counts a rank's sends and receives too, which differ by rank; the flight recorder does not, and neither do we.
+    gloo counts a rank's sends and receives too, also those that a monitored barrier is made of. They differ by rank;
+    the flight recorder leaves them out, and so do we.
     """
     handle = group.handle() if group.counts else None
-    return handle._get_sequence_number_for_group() - group.uncounted[0] if handle is not None else -1
+    if handle is None:
+        return -1
+    ahead, before = group.uncounted
+    return (before if before >= 0 else handle._get_sequence_number_for_group()) - ahead
 
 
 def _counts(group: Any) -> bool:
