@@ -4,6 +4,7 @@ import pytest
 from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.state.model import Ending, Frame
 
 
@@ -25,6 +26,13 @@ def test_an_exception_of_its_own_is_an_error_and_names_its_line() -> None:
     assert found.names[0] == "ValueError"
     assert (found.locations[0].frame.function, found.locations[0].frame.line) == ("load", 12)
     assert "bad sample 17" in found.summary
+
+
+def test_of_a_lone_process_nothing_is_said_of_other_ranks() -> None:
+    alone = job(1).raises(0, "ValueError", "x").passes(2).finds()
+    fixes = entry(alone.kind).fix(alone.causes[0].key).as_json()
+    assert "other" not in f"{alone.summary} {alone.causes[0].text} {fixes}"
+    assert "other ranks" in two_wait().raises(2).passes(2).finds().causes[0].text
 
 
 def test_a_nonzero_exit_without_an_exception_is_an_error() -> None:

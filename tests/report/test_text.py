@@ -51,6 +51,17 @@ def test_an_incident_needs_no_json() -> None:
     assert len(lines) <= 6
 
 
+def test_what_is_too_long_ends_at_a_word_and_keeps_its_brackets() -> None:
+    long = incident()
+    long["causes"][0]["evidence"][0]["what"] = "evidence " * 60
+    because = next(line for line in verdict_lines(long) if "because" in line)
+    assert because.endswith(" evidence…]")
+    long["causes"][0]["cause"] = "reason " * 60
+    because = next(line for line in verdict_lines(long) if "because" in line)
+    assert "reason reason… [evidence" in because
+    assert len(because) <= 300
+
+
 _TEXT = st.text(max_size=400)
 
 

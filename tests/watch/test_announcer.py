@@ -48,3 +48,17 @@ def test_a_wait_that_turns_critical_is_said_at_once() -> None:
     heard.after(known, 2.0)
     known.severity = Severity.CRITICAL
     assert heard.after(known, 3.0) == ["critical open\nbecause\ndo\n"]
+
+
+def test_what_is_only_worth_knowing_gets_one_line_in_all() -> None:
+    heard, known = Heard(), incident(severity=Severity.INFO)
+    assert heard.after(known, 18.0) == ["info open\n"]
+    known.resolved_s = known.opened_s + 20.0
+    assert heard.after(known, 20.0)[1:] == []
+
+
+def test_what_turns_out_to_be_worse_than_worth_knowing_is_said_whole() -> None:
+    heard, known = Heard(), incident(severity=Severity.INFO)
+    heard.after(known, 18.0)
+    known.severity = Severity.CRITICAL
+    assert heard.after(known, 19.0)[1:] == ["critical open\nbecause\ndo\n"]

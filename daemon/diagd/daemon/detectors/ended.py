@@ -112,17 +112,19 @@ def _causes(scene: Scene, death: Death) -> Iterator[Cause]:
     if end.oom_killed:
         evidence.append(Evidence("the memory cgroup counts an oom_kill", "kernel", death.rank, step))
     sure = 0.95 if end.signal or end.code is not None or ending is not None else 0.6
-    key, text = _mechanism(death, growth is not None)
+    key, text = _mechanism(scene, death, growth is not None)
     yield Cause(key, text, sure, Basis.OBSERVATION, tuple(evidence))
 
 
-def _mechanism(death: Death, grew: bool) -> tuple[str, str]:
+def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
     end = death.exit
     if death.kind == "exit.early":
         return (
             "left",
             "it left the training loop alone: its own condition to stop, or fewer batches than the others have",
         )
+    if death.kind == "exit.error" and scene.state.world_size <= 1:
+        return "alone", "its own code failed"
     if death.kind == "exit.error":
         return "exception", "its own code failed; the errors of the other ranks are consequences"
     if end.oom_killed:

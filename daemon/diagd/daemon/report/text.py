@@ -11,6 +11,7 @@ from diagd.daemon.ranks import rank_ranges
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 300
 _MAX_NOTE = 120
+_MAX_BECAUSE = 220
 _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
 OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle")
@@ -51,7 +52,7 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
         yield "waiting", _waiting(incident)
     cause = incident["causes"][0] if incident["causes"] else None
     if cause is not None:
-        yield "because", _cut(f"{cause['cause']} [{_evidence(cause['evidence'])}]", 240)
+        yield "because", _because(cause)
         yield "do", cause["fix"]["action"]
     more = f"diagd explain {incident['kind']}"
     if incident.get("dump"):
@@ -81,6 +82,12 @@ def _places(locations: Sequence[Json]) -> str:
     for rank, frames in by_rank.items():
         groups.setdefault(tuple(frames[:_FRAMES]), []).append(rank)
     return "; ".join(f"{rank_ranges(ranks, named=True)} in {' ← '.join(frames)}" for frames, ranks in groups.items())
+
+
+def _because(cause: Json) -> str:
+    text = _cut(_one_line(cause["cause"]), _MAX_BECAUSE)
+    room = max(_MAX_BECAUSE - len(text), _MAX_BECAUSE // 4)
+    return f"{text} [{_cut(_one_line(_evidence(cause['evidence'])), room)}]"
 
 
 def _evidence(evidence: Sequence[Json]) -> str:
@@ -139,4 +146,8 @@ def _one_line(text: str) -> str:
 
 
 def _cut(text: str, limit: int = _MAX_LINE) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    """At a word, where one ends in the second half."""
+    if len(text) <= limit:
+        return text
+    head, blank, _ = text[:limit].rpartition(" ")
+    return (head if blank and len(head) >= limit // 2 else text[: limit - 1]).rstrip(" ,;:") + "…"

@@ -13,7 +13,10 @@ WARN_AFTER_RATIO = 0.3
 
 
 class Announcer:
-    """Says verdicts: each when it is new, grows or is over, not at every detail that changes."""
+    """Says verdicts: each when it is new, grows or is over, not at every detail that changes.
+
+    What is only worth knowing, a rank at a debugger's prompt say, gets one line in all: a person may be typing there.
+    """
 
     def __init__(self, verdict: Verdict, write: Callable[[str], object], hang_after_s: float = 0.0) -> None:
         self._verdict = verdict
@@ -32,7 +35,8 @@ class Announcer:
             if self._said.get(incident.id) != gist and self._is_due(incident, now_s):
                 self._said[incident.id] = gist
                 lines = self._verdict(incident)
-                self.say("\n".join(lines if incident.is_open else lines[:1]))  # over: its cause was said before
+                brief = not incident.is_open or incident.severity is Severity.INFO  # over: its cause was said before
+                self.say("\n".join(lines[:1] if brief else lines))
 
     def say(self, text: str) -> None:
         """Print; a reader that is gone is no reason to end."""
@@ -41,7 +45,7 @@ class Announcer:
 
     def _is_due(self, incident: Incident, now_s: float) -> bool:
         if incident.id in self._said:
-            return True
+            return incident.is_open or self._said[incident.id][1] is not Severity.INFO
         if not incident.is_open:
             return False
         return incident.severity is Severity.CRITICAL or now_s - incident.opened_s >= self._warn_after_s
