@@ -69,6 +69,12 @@ def test_wrong_usage_is_2_and_says_what_is_right(words: list[str], hint: str) ->
     assert hint in done.stderr
 
 
+def test_version_is_an_option_and_a_verb() -> None:
+    shown = diagd("--version")
+    assert (shown.returncode, shown.stdout) == (0, diagd("version").stdout)
+    assert shown.stdout.startswith("diagd ")
+
+
 def test_there_is_no_colour_off_a_terminal() -> None:
     assert "\033" not in diagd("explain", "hang.rank_missing").stdout
 

@@ -66,11 +66,17 @@ def _unknown(name: str) -> str:
     return f"There is no command {name!r}. To run it as a job: diagd run -- {name} …"
 
 
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.exit(ctx.invoke(import_module("diagd.daemon.cli.version").command))
+
+
 @click.group(
     cls=Commands,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Say which version.")
 @click.option("-v", "--verbose", is_flag=True, help="Show a traceback where something goes wrong.")
 def cli(verbose: bool) -> None:
     """Say why a distributed PyTorch job hangs: which rank, where in the code, and who waits for it.
