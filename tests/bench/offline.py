@@ -1,5 +1,6 @@
 """A large job's flight-recorder dumps through `diagd analyze`, and through torch's own analyzer on the same files."""
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,8 @@ def measure(ranks: int) -> dict[str, Any]:
 
 
 def _watched(command: list[str]) -> dict[str, Any]:
-    """Run it; its time, the highest memory of it and its children together (PSS), and what it said."""
+    """Run it: time and CPU, the highest memory of it and its children together (PSS), and what it said."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as said:
         began, peak_mib = time.monotonic(), 0.0
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
@@ -41,9 +43,11 @@ def _watched(command: list[str]) -> dict[str, Any]:
         took_s, ended = time.monotonic() - began, process.poll() is not None
         process.kill()
         process.wait()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         said.seek(0)
         text = said.read().decode(errors="replace")
-    return {"took_s": took_s, "peak_mib": peak_mib, "ended": ended, "said": text}
+    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return {"took_s": took_s, "cpu_s": cpu_s, "peak_mib": peak_mib, "ended": ended, "said": text}
 
 
 def _tree(pid: int) -> list[int]:
@@ -73,4 +77,5 @@ def shown(result: dict[str, Any]) -> list[list[str]]:
 
 def _figure(one: dict[str, Any]) -> str:
     took = f"{one['took_s']:.1f} s" if one["ended"] else f"not done after {one['took_s']:.0f} s"
-    return f"{took}, {one['peak_mib'] / 1024:.2f} GiB, {'names the rank' if one['right'] else 'does not name the rank'}"
+    verdict = "names the rank" if one["right"] else "does not name the rank"
+    return f"{took} ({one['cpu_s']:.0f} s of CPU), {one['peak_mib'] / 1024:.2f} GiB, {verdict}"

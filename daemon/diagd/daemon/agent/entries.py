@@ -244,9 +244,11 @@ def first(value: object) -> str:
 
 def whole(value: object) -> int:
     """A whole number of at most 64 bits, also from text; 0 where it is none."""
-    if type(value) is not int:
+    if type(value) is int:
+        number = value
+    else:
         try:
-            value = int(value or 0)  # type: ignore[call-overload]
+            number = int(value or 0)  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError):
             return 0
-    return value if -_MOST <= value <= _MOST else 0  # type: ignore[no-any-return, operator]
+    return number if -_MOST <= number <= _MOST else 0
