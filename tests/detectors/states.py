@@ -101,6 +101,13 @@ class Job:
         self._detail(rank, history=(*self.ranks[rank].detail.history, op))
         return self.entered(rank, seq, group)
 
+    def did(self, rank: int, name: str, site: Frame, seq: int = 0, **more: Any) -> Self:
+        """Its main thread has finished an operation, called from there."""
+        pid = self.ranks[rank].detail.pid
+        op = Operation(name, "0", seq, entered_s=self.now_s, returned_s=self.now_s, site=site, thread=pid, **more)
+        self._detail(rank, history=(*self.ranks[rank].detail.history, op))
+        return self.entered(rank, seq)
+
     def waits_in_backward(self, rank: int, seq: int, group: str = "0", name: str = "ALLREDUCE", **more: Any) -> Self:
         """DDP's reducer waits: the flight recorder has the entry as not retired, and the stack rests in torch."""
         entry = Operation(

@@ -109,3 +109,21 @@ def test_a_rank_that_rests_in_a_join_waits_as_its_thread_does() -> None:
     joined.waits(1, seq=2, group="side", thread=77)
     joined.outside(1, "join").waits(0, seq=50).passes(10)
     assert ("hang.group_cycle", (0, 1), "critical") in joined.kinds()
+
+
+def test_a_server_that_waits_for_a_worker_which_did_not_send_is_not_the_culprit_by_a_vote() -> None:
+    send, publish, receive = at("work", line=30), at("publish", line=40), at("collect", line=20)
+    served = job(4)
+    for seq in range(100, 111):
+        senders = (1, 2, 3) if seq < 110 else (1, 2)
+        for rank in senders:
+            served.did(rank, "SEND", send, peer=0).did(0, "RECV", receive)
+        served.passes(0.1)
+        if seq < 110:
+            for rank in range(4):
+                served.did(rank, "BROADCAST", publish, seq)
+            served.passes(0.1)
+    served.receives(0, site=receive)
+    for rank in (1, 2, 3):
+        served.waits(rank, "BROADCAST", seq=110, root=0, site=publish)
+    assert served.passes(3).finds().ranks == (3,)

@@ -21,9 +21,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
-    culprits, tie = _out_of_order(waits)
-    if tie and (strayed := history.first_time(scene, waits)):
-        culprits, tie = strayed, False
+    # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
+    strayed = history.first_time(scene, waits)
+    culprits, tie = (strayed, False) if strayed else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
