@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.agent.builders import process, until
 
-from diagd.daemon.agent.outside import find_ranks
+from diagd.daemon.agent.outside import find_ranks, find_trainings
 from diagd.daemon.agent.procfs import Procfs
 
 RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "run"}
@@ -57,6 +57,14 @@ def test_a_process_that_is_named_is_taken_whatever_it_is(tmp_path: Path) -> None
         (0, 10, "python3 train.py"),
         (1, 11, "python3 train.py"),
     ]
+
+
+def test_trainings_are_the_python_processes_with_torch_in_them(tmp_path: Path) -> None:
+    for pid, command in ((10, "train.py"), (11, "editor.py"), (12, "torchrun")):
+        process(tmp_path, pid, command=("python3", command))
+    for pid in (10, 12):
+        (tmp_path / f"{pid}/maps").write_text("7f00-7f01 r-xp 0 00:00 1 /env/torch/lib/libtorch_cpu.so\n")
+    assert find_trainings(Procfs(tmp_path)) == [(10, "python3 train.py")]
 
 
 def test_a_real_process_is_found_by_its_environment(tmp_path: Path) -> None:

@@ -52,7 +52,12 @@ class DumpSummary:
     @property
     def text(self) -> str:
         """The summary for a person."""
-        lines = [f"dump of {len(self.ranks)} processes in {self.took_s:.1f} s: {self.folder}", "", "Where they are:"]
+        count = len(self.ranks)
+        lines = [
+            f"dump of {count} process{'es' * (count != 1)} in {self.took_s:.1f} s: {self.folder}",
+            "",
+            "Where they are:",
+        ]
         lines += [f"  {group}" for group in self.groups.split("; ") if group]
         lines += ["", "What was written:"]
         for rank in self.ranks:

@@ -26,6 +26,7 @@ class OutsideRank:
     job: str = ""
     attempt: int = 0
     command: str = ""
+    parent: int = 0  # tells jobs apart that have no name
     run_dir: Path | None = None  # where it does run under diagd
     worker_server: Path | None = None  # torch's own, where the job started one
 
@@ -44,19 +45,30 @@ def find_ranks(proc: Procfs | None = None, pids: list[int] | None = None) -> lis
     return sorted(ranks, key=lambda r: (r.job, r.rank, r.pid))
 
 
+def find_trainings(proc: Procfs | None = None) -> list[tuple[int, str]]:
+    """Pid and command of the Python processes that have torch loaded, whatever else they are; launchers left out."""
+    proc = proc or Procfs()
+    commands = {
+        pid: command for pid in proc.pids() if (command := proc.command(pid)) and _may_train(proc, pid, command)
+    }
+    return [(pid, " ".join(command)) for pid, command in commands.items() if b"libtorch" in proc.read(f"{pid}/maps")]
+
+
+def _may_train(proc: Procfs, pid: int, command: list[str]) -> bool:
+    if not _is_python(proc, pid, command) or any(word in " ".join(command) for word in _NO_RANKS):
+        return False
+    stat = proc.stat(pid)
+    return stat is not None and stat.state not in "ZX" and not stat.name.startswith(_WORKER_THREADS)
+
+
 def _rank_environment(proc: Procfs, pid: int) -> dict[str, str] | None:
     if pid == os.getpid():
         return None
     command = proc.command(pid)
-    if not command or not _is_python(proc, pid, command) or any(word in " ".join(command) for word in _NO_RANKS):
+    if not command or not _may_train(proc, pid, command):
         return None
     env = proc.environment(pid)
-    if not (env.get("RANK", "").isdecimal() and env.get("WORLD_SIZE", "").isdecimal()):
-        return None
-    stat = proc.stat(pid)
-    if stat is None or stat.state in "ZX" or stat.name.startswith(_WORKER_THREADS):
-        return None
-    return env
+    return env if env.get("RANK", "").isdecimal() and env.get("WORLD_SIZE", "").isdecimal() else None
 
 
 def _is_python(proc: Procfs, pid: int, command: list[str]) -> bool:
@@ -85,6 +97,7 @@ def _described(proc: Procfs, pid: int, env: dict[str, str], place: int) -> Outsi
         job=env.get("DIAGD_JOB_ID") or env.get("SLURM_JOB_ID") or env.get("TORCHELASTIC_RUN_ID") or "",
         attempt=_number(env.get("TORCHELASTIC_RESTART_COUNT"), 0),
         command=" ".join(proc.command(pid)),
+        parent=stat.parent if (stat := proc.stat(pid)) is not None else 0,
         run_dir=Path(env["DIAGD_DIR"]) if env.get("DIAGD_DIR") else None,
         worker_server=Path(env["TORCH_WORKER_SERVER_SOCKET"]) if env.get("TORCH_WORKER_SERVER_SOCKET") else None,
     )

@@ -12,8 +12,7 @@ from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
     from diagd.daemon.agent.dump import DumpSummary
-    from diagd.daemon.agent.dump_parts import Target
-    from diagd.daemon.agent.outside import OutsideRank
+    from diagd.daemon.cli.choices import Choice
 
 _NOTHING = """\
 `diagd dump --pid PID…` dumps any Python process
@@ -111,71 +110,32 @@ def _told(summary: "DumpSummary", absent: Sequence[int], outside: bool) -> int:
     return 3 if missing or absent else 0
 
 
-class _Found:
-    """The processes to dump, and what they are called."""
-
-    def __init__(self, name: str, what: str, targets: "Sequence[Target]", outside: bool) -> None:
-        self.name = name
-        self.what = what
-        self.targets = targets
-        self.outside = outside
-
-
-def _targets(pids: Sequence[int], name: str | None) -> _Found:
+def _targets(pids: Sequence[int], name: str | None) -> "Choice":
     from diagd.daemon.agent.dump import targets_outside
     from diagd.daemon.agent.outside import find_ranks
+    from diagd.daemon.cli.choices import Choice, choices, listed
 
     if pids:
         gone = [pid for pid in pids if not Path(f"/proc/{pid}").is_dir()]
         if gone:
             raise DiagdError(f"there is no process {', '.join(map(str, gone))}", exit_code=4)
-        return _Found("pids", "your choice", targets_outside(find_ranks(pids=list(pids))), True)
-    choices = _choices()
+        return Choice("pids", "your choice", targets_outside(find_ranks(pids=list(pids))), True)
+    found = choices()
     if name is not None:
-        choices = {known: found for known, found in choices.items() if known == name}
-        if not choices:
-            raise DiagdError(f"no running job is called {name}", help=_listed(_choices()) or _NOTHING, exit_code=4)
-    if not choices:
-        raise DiagdError("no distributed job runs on this machine, as far as you may see", help=_NOTHING, exit_code=4)
-    if len(choices) > 1:
-        raise DiagdError("several jobs run here: say which", help=_listed(choices), exit_code=2)
-    return next(iter(choices.values()))
+        if name not in found:
+            raise DiagdError(f"no running job is called {name}", help=listed(found) or _nothing(), exit_code=4)
+        return found[name]
+    if not found:
+        raise DiagdError("no distributed job runs on this machine, as far as you may see", help=_nothing(), exit_code=4)
+    if len(found) > 1:
+        raise DiagdError("several jobs run here: say which", help=listed(found), exit_code=2)
+    return next(iter(found.values()))
 
 
-def _choices() -> dict[str, _Found]:
-    """The jobs that run here by name: first those under diagd, then what else looks like ranks."""
-    from diagd.daemon.agent.dump import targets_of_run, targets_outside
-    from diagd.daemon.agent.outside import find_ranks
-    from diagd.daemon.cli.jobs import job_name, running_jobs
+def _nothing() -> str:
+    from diagd.daemon.cli.choices import lone_trainings
 
-    found: dict[str, _Found] = {}
-    seen: set[int] = set()
-    for job in running_jobs():
-        if targets := targets_of_run(job.run_dir):
-            found[_free_name(job_name(job), found)] = _Found(job_name(job), f"job {job_name(job)}", targets, False)
-            seen.update(target.pid for target in targets)
-    others: dict[str, list[OutsideRank]] = {}
-    for rank in find_ranks():
-        if rank.pid not in seen:
-            others.setdefault(rank.job or "unnamed", []).append(rank)
-    for name, ranks in others.items():
-        if name in found and any(rank.run_dir for rank in ranks):
-            continue  # of a job that diagd watches: a process without a box, not a job of its own
-        what = f"job {name}, which was started without diagd"
-        found[_free_name(name, found)] = _Found(name, what, targets_outside(ranks), True)
-    return found
-
-
-def _free_name(name: str, taken: dict[str, _Found]) -> str:
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}~{number}"
-    return free
-
-
-def _listed(choices: dict[str, _Found]) -> str:
-    return "\n".join(f"--job {name}    {len(found.targets)} ranks, {found.what}" for name, found in choices.items())
+    return lone_trainings() or _NOTHING
 
 
 def _fresh_folder(name: str) -> Path:

@@ -1,0 +1,90 @@
+"""What a person may mean by "the job" of `diagd dump`: jobs under diagd, jobs without it, and lone trainings."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diagd.daemon.agent.dump_parts import Target
+    from diagd.daemon.agent.outside import OutsideRank
+
+_SHOWN_PIDS = 8
+_SHOWN_PROCESSES = 8
+_COMMAND_WIDTH = 100
+# torchrun's run id where nobody gave one: no name, and that of others too.
+_NO_NAMES = ("", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The processes to dump, and what they are called."""
+
+    name: str
+    what: str
+    targets: "Sequence[Target]"
+    outside: bool
+
+
+def choices() -> dict[str, Choice]:
+    """The jobs that run here by name: first those under diagd, then what else looks like ranks."""
+    from diagd.daemon.agent.dump import targets_of_run
+    from diagd.daemon.agent.outside import find_ranks
+    from diagd.daemon.cli.jobs import job_name, running_jobs
+
+    found: dict[str, Choice] = {}
+    seen: set[int] = set()
+    for job in running_jobs():
+        if targets := targets_of_run(job.run_dir):
+            found[_free_name(job_name(job), found)] = Choice(job_name(job), f"job {job_name(job)}", targets, False)
+            seen.update(target.pid for target in targets)
+    return _with_others(found, [rank for rank in find_ranks() if rank.pid not in seen])
+
+
+def _with_others(found: dict[str, Choice], ranks: "Iterable[OutsideRank]") -> dict[str, Choice]:
+    from diagd.daemon.agent.dump import targets_outside
+
+    others: dict[tuple[str, int], list[OutsideRank]] = {}
+    for rank in ranks:
+        key = ("unnamed", rank.parent) if rank.job in _NO_NAMES else (rank.job, 0)
+        others.setdefault(key, []).append(rank)
+    for (name, _), members in others.items():
+        if name in found and any(rank.run_dir for rank in members):
+            continue  # of a job that diagd watches: a process without a box, not a job of its own
+        free = _free_name(name, found)
+        found[free] = Choice(name, f"job {free}, which was started without diagd", targets_outside(members), True)
+    return found
+
+
+def _free_name(name: str, taken: Mapping[str, Choice]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}~{number}"
+    return free
+
+
+def listed(found: Mapping[str, Choice]) -> str:
+    """A line for each: how to choose it, and by what a person knows it."""
+    return "\n".join(f"--job {shlex.quote(name)}    {_described(choice)}" for name, choice in found.items())
+
+
+def _described(choice: Choice) -> str:
+    count = len(choice.targets)
+    pids = ",".join(str(target.pid) for target in choice.targets[:_SHOWN_PIDS]) + ",…" * (count > _SHOWN_PIDS)
+    how = ", without diagd" if choice.outside else ""
+    label = f"{count} rank{'s' * (count != 1)}{how}, pid{'s' * (count != 1)} {pids}"
+    return f"{label}: {_short(choice.targets[0].command)}".removesuffix(": ")
+
+
+def lone_trainings() -> str:
+    """Python processes with torch in them, a line for each; empty where there are none or none may be looked into."""
+    from diagd.daemon.agent.outside import find_trainings
+
+    found = find_trainings()[:_SHOWN_PROCESSES]
+    return "\n".join(f"diagd dump --pid {pid}    {_short(command)}" for pid, command in found)
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= _COMMAND_WIDTH else line[: _COMMAND_WIDTH - 1] + "…"

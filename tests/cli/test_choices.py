@@ -1,0 +1,26 @@
+"""Among several jobs a person can tell which is which."""
+
+from diagd.daemon.agent.outside import OutsideRank
+from diagd.daemon.cli.choices import _with_others, listed
+
+
+def test_a_choice_shows_its_processes_and_what_they_run() -> None:
+    two = [OutsideRank(rank, 100 + rank, job="a", command="python train.py --lr 1") for rank in (0, 1)]
+    assert listed(_with_others({}, [*two, OutsideRank(0, 200, job="b c", command="python other.py")])).splitlines() == [
+        "--job a    2 ranks, without diagd, pids 100,101: python train.py --lr 1",
+        "--job 'b c'    1 rank, without diagd, pid 200: python other.py",
+    ]
+
+
+def test_jobs_without_a_name_are_told_apart_by_who_started_them() -> None:
+    started = ((1, "", 7), (2, "none", 8), (3, "", 7))
+    found = _with_others({}, [OutsideRank(0, pid, job=job, parent=parent) for pid, job, parent in started])
+    assert {name: [t.pid for t in choice.targets] for name, choice in found.items()} == {
+        "unnamed": [1, 3],
+        "unnamed~2": [2],
+    }
+
+
+def test_many_processes_do_not_fill_the_screen() -> None:
+    many = [OutsideRank(rank, rank + 1, job="a", command="x" * 500) for rank in range(1000)]
+    assert len(listed(_with_others({}, many))) < 200
