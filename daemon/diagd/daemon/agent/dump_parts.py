@@ -126,18 +126,21 @@ def write_box(context: Context) -> None:
 
 def write_stacks(context: Context) -> None:
     """stacks.txt: Python stacks of the rank and its children."""
-    target = context.target
+    context.stacks = read_stacks(context.target, context.proc)
+    _write_stacks(context, "stacks.txt", context.stacks)
+
+
+def read_stacks(target: Target, proc: Procfs) -> tuple[Stack, ...]:
+    """The stacks of a process, then of its children."""
     number = target.box.reader.live(Live.STACK_SIGNAL) if target.box else 0
     own = target.box.reader.live(Live.OWN_THREAD) if target.box else 0
-    pids = [target.pid, *context.proc.descendants([target.pid])[target.pid][:16]]
-    context.stacks = tuple(
+    pids = [target.pid, *proc.descendants([target.pid])[target.pid][:16]]
+    return tuple(
         stacks.take(
-            stacks.Target(pid, "child" if place else "rank", number, target.stacks_file, 0 if place else own),
-            context.proc,
+            stacks.Target(pid, "child" if place else "rank", number, target.stacks_file, 0 if place else own), proc
         )
         for place, pid in enumerate(pids)
     )
-    _write_stacks(context, "stacks.txt", context.stacks)
 
 
 def write_native_stacks(context: Context) -> None:

@@ -45,6 +45,11 @@ def _node() -> str:
     return f"@{os.uname().nodename.partition('.')[0]}"
 
 
+def kept_report(run_dir: Path) -> dict[str, Any] | None:
+    """The report that a job of this run directory has left."""
+    return read_report(state_home() / f"{run_dir.name}{_node()}")
+
+
 def fresh_home(place: "Place | None") -> Path | None:
     """A folder for the report of a job for which none was asked; on a disk, since dumps must outlive the job."""
     if place is None:
@@ -88,7 +93,12 @@ def running_jobs() -> list["Job"]:
     """The jobs of this user that run now, newest first."""
     from diagd.daemon.agent.discovery import find_jobs
 
-    return [job for job in find_jobs() if job.alive or _supervised(job.info)]
+    return [job for job in find_jobs() if is_running(job)]
+
+
+def is_running(job: "Job") -> bool:
+    """Whether any of its ranks lives, or what started it."""
+    return job.alive or _supervised(job.info)
 
 
 def _supervised(info: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ COMMANDS = (
     "run",
     "dump",
     "status",
+    "top",
     "incidents",
     "analyze",
     "explain",

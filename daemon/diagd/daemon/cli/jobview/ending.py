@@ -1,0 +1,67 @@
+"""Whether a job has ended, and how."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diagd.daemon.agent.discovery import Job
+
+_REPORT_S = 10.0  # the watch's last report is written within 8 s of the end
+_ABORTED = 86
+
+
+def ended(job: "Job", status: Mapping[str, Any]) -> bool:
+    """Whether it is over, as the status or the machine says."""
+    from diagd.daemon.cli.jobs import is_running
+
+    if status["job"]["ended_at"] is not None and status["source"] == "watch":
+        return True
+    return job.info.get("exit_code") is not None or (status["source"] == "boxes" and not is_running(job))
+
+
+def last_words(job: "Job", status: Mapping[str, Any], stop: threading.Event | None = None) -> list[str]:
+    """How it ended, in a few lines; waits until its last report is written."""
+    from diagd.daemon.cli.jobs import job_name
+    from diagd.daemon.report.text import summary_lines
+
+    report = _last_report(job, stop or threading.Event())
+    code = report["job"]["exit_code"] if report else job.info.get("exit_code")
+    if code is None:
+        code = status["job"]["exit_code"]
+    lines = [f"job {job_name(job)} has ended{_how(code)}"]
+    return lines if report is None else [*lines, *summary_lines(report)]
+
+
+def _how(code: object) -> str:
+    if not isinstance(code, int):
+        return "; its exit code is not known"
+    if code == _ABORTED:
+        return f": diagd ended it (exit code {code})"
+    if code > 128:
+        with suppress(ValueError):
+            return f" by {signal.Signals(code - 128).name} (exit code {code})"
+    return f" with exit code {code}"
+
+
+def _last_report(job: "Job", stop: threading.Event) -> dict[str, Any] | None:
+    from diagd.daemon.cli.jobs import kept_report, read_report
+
+    deadline = time.monotonic() + _REPORT_S  # the supervisor removes its directory last
+    while job.run_dir.is_dir() and _supervisor_lives(job) and time.monotonic() < deadline and not stop.wait(0.1):
+        pass
+    place = job.info.get("report")
+    for report in (read_report(Path(place)) if place else None, kept_report(job.run_dir)):
+        if report is not None and report["job"].get("started_at") == job.info.get("started_s"):
+            return report
+    return None
+
+
+def _supervisor_lives(job: "Job") -> bool:
+    pid = job.info.get("supervisor_pid")
+    return isinstance(pid, int) and pid != os.getpid() and Path(f"/proc/{pid}").is_dir()
