@@ -77,6 +77,11 @@ def test_two_live_jobs_of_one_name_do_not_share(tmp_path: Path, kept: ExitStack)
     assert first.path != second.path
 
 
+def test_a_place_knows_the_live_job_of_its_name(tmp_path: Path, kept: ExitStack) -> None:
+    first, second, third = (found(kept, "job", {}, tmp_path) for _ in range(3))
+    assert (first.twin, second.twin, third.twin) == (None, first.path, first.path)
+
+
 def test_what_a_dead_job_left_is_removed_and_what_a_live_one_holds_is_not(tmp_path: Path, kept: ExitStack) -> None:
     dead = found(kept, "dead", {}, tmp_path)
     (dead.path / "1.box").touch()

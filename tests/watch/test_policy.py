@@ -42,7 +42,7 @@ class Acts:
 
     def __post_init__(self) -> None:
         self.policy = Policy(
-            self.on_hang, self.folder, None, self.node, self._dump, self.told.append, self._dumped, lambda: None
+            self.on_hang, self.folder.joinpath, None, self.node, self._dump, self.told.append, self._dumped, print
         )
         MADE.append(self)
 

@@ -129,6 +129,15 @@ def test_a_job_that_ends_well_leaves_a_report_of_its_ranks(job: Supervisor) -> N
     assert job.said == []
 
 
+def test_dumps_beside_an_earlier_runs_have_names_of_their_own(job: Supervisor) -> None:
+    job.start(dump_prefix="run2-")
+    wait_for(lambda: job.observer.looks > 1)
+    job.judge.findings = [incident()]
+    wait_for(lambda: job.dumps)
+    assert job.dumps == [job.report_dir / "dumps/run2-001-abc"]
+    wait_for(lambda: job.report()["incidents"][0]["dump"] == "dumps/run2-001-abc")
+
+
 def test_the_addresses_answer_while_the_job_runs(job: Supervisor) -> None:
     job.start()
     http = job.message("ready")["http"]
@@ -144,7 +153,7 @@ def test_a_hang_is_said_once_dumped_and_reported_at_once(job: Supervisor) -> Non
     wait_for(lambda: job.observer.looks > 1)
     job.judge.findings = [incident()]
     wait_for(lambda: job.dumps and len(job.said) == 2)
-    assert job.said == ["critical hang.rank_blocked open\n", "       dump      dumps/001-abc\n"]
+    assert job.said == ["critical hang.rank_blocked open\n", f"       dump      {job.report_dir}/dumps/001-abc\n"]
     assert job.dumps == [job.report_dir / "dumps/001-abc"]
     wait_for(lambda: job.report()["incidents"][0]["dump"] == "dumps/001-abc")
     assert job.message("abort") is None

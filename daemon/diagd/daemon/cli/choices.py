@@ -36,7 +36,8 @@ def choices() -> dict[str, Choice]:
     seen: set[int] = set()
     for job in running_jobs():
         if targets := targets_of_run(job.run_dir):
-            found[_free_name(job_name(job), found)] = Choice(job_name(job), f"job {job_name(job)}", targets, False)
+            name = job.job if job_name(job) in found else job_name(job)
+            found[_free_name(name, found)] = Choice(job_name(job), f"job {job_name(job)}", targets, False)
             seen.update(target.pid for target in targets)
     return _with_others(found, [rank for rank in find_ranks() if rank.pid not in seen])
 

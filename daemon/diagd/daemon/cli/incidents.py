@@ -67,7 +67,8 @@ def _report(source: str | None) -> Mapping[str, Any]:
 def _of_running(source: str | None) -> Mapping[str, Any] | None:
     from diagd.daemon.cli.jobs import fetch, job_name, read_report, running_jobs
 
-    for job in running_jobs():
+    # The folder's name is one job's alone.
+    for job in sorted(running_jobs(), key=lambda job: job.job != source):
         if source not in (None, job.job, job_name(job)):
             continue
         if address := job.info.get("http"):

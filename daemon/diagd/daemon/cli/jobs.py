@@ -70,7 +70,8 @@ def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
     with suppress(OSError):
         traces = plan.place.path / "fr"
         if plan.report_dir and traces.is_dir() and any(traces.iterdir()):
-            target = plan.report_dir / "fr"
+            prefix = plan.file_prefix.rstrip("-")
+            target = plan.report_dir / (f"fr-{prefix}" if prefix else "fr")
             shutil.copytree(traces, target, dirs_exist_ok=True)
             lines.append(f"torch’s own traces are kept in {target}")
     with suppress(OSError):
@@ -122,7 +123,7 @@ def find_job(name: str | None) -> "Job":
         named = [job for job in jobs if name in (job_name(job), job.job)]
         if not named:
             raise DiagdError(f"no running job is called {name}", help=_choices(jobs) or _NO_JOB, exit_code=4)
-        return named[0]
+        return min(named, key=lambda job: job.job != name)  # the folder's name is one job's alone
     if not jobs:
         raise DiagdError("no job runs under diagd on this machine", help=_NO_JOB, exit_code=4)
     if len(jobs) > 1:
@@ -131,7 +132,12 @@ def find_job(name: str | None) -> "Job":
 
 
 def _choices(jobs: list["Job"]) -> str:
-    return "\n".join(f"--job {job_name(job)}    {' '.join(job.info.get('command', []))[:80]}" for job in jobs)
+    """A line for each; of two jobs of one name, the second has a folder's name of its own."""
+    names = [job_name(job) for job in jobs]
+    return "\n".join(
+        f"--job {job.job if names.count(name) > 1 else name}    {' '.join(job.info.get('command', []))[:80]}"
+        for job, name in zip(jobs, names, strict=True)
+    )
 
 
 def fetch(address: str, path: str, timeout_s: float = 3.0) -> Any:

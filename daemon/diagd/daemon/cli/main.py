@@ -18,6 +18,7 @@ COMMANDS = (
     "top",
     "incidents",
     "analyze",
+    "replay",
     "explain",
     "doctor",
     "agent",
@@ -77,7 +78,7 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Say which version.")
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Say which it is.")
 @click.option("-v", "--verbose", is_flag=True, help="Show a traceback where something goes wrong.")
 def cli(verbose: bool) -> None:
     """Say why a distributed PyTorch job hangs: which rank, where in the code, and who waits for it.

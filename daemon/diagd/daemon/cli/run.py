@@ -11,6 +11,7 @@ import click
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
+    from diagd.daemon.cli.reportdir import ReportDir
     from diagd.daemon.supervisor import Outcome, Plan
 
 _NOTHING_TO_RUN = "Which command? For example: diagd run -- torchrun --nproc-per-node 8 train.py"
@@ -82,7 +83,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 @click.option("--job-id", metavar="NAME", help="Call the job this. [default: Slurm's, torchrun's, or a new name]")
 @click.option("-q", "--quiet", is_flag=True, help="No summary when all went well.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-def command(words: tuple[str, ...], quiet: bool, **options: Any) -> int:
+def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options: Any) -> int:
     """Run COMMAND unchanged and say why it hangs, dies or stops making progress.
 
     Works for torchrun, python -m torch.distributed.run, accelerate launch, deepspeed, a script that spawns its own
@@ -99,18 +100,20 @@ def command(words: tuple[str, ...], quiet: bool, **options: Any) -> int:
     Exit code: the command's own, 128+N where signal N ended it; 86 where diagd ended the job;
       85 where diagd could not start; 127 no such command; 126 it cannot be executed.
     """
+    from diagd.daemon.cli.reportdir import open_report_dir
     from diagd.daemon.supervisor import CannotStart, supervise
 
     if not words:
         raise click.UsageError(_NOTHING_TO_RUN)
-    plan = _plan(words, **options)
+    folder = open_report_dir(report) if report is not None else None
+    plan = _plan(words, folder, **options)
     try:
         outcome = supervise(plan, _say)
     except CannotStart as exc:
         if plan.place:
             plan.place.remove()
         raise DiagdError(exc.message, help=exc.help, exit_code=exc.exit_code) from exc
-    _finish(plan, outcome, quiet=quiet, asked=options["report"] is not None)
+    _finish(plan, outcome, folder, quiet=quiet)
     return outcome.exit_code
 
 
@@ -120,8 +123,9 @@ def _say(line: str) -> None:
         click.echo(f"diagd: {line}", err=True)
 
 
-def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **options: Any) -> "Plan":
+def _plan(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str | None, **options: Any) -> "Plan":
     from diagd.daemon.cli.jobs import fresh_home
+    from diagd.daemon.cli.reportdir import earlier_files
     from diagd.daemon.supervisor import Plan, find_place, job_id_of
 
     environ = dict(os.environ)
@@ -131,18 +135,35 @@ def _plan(words: tuple[str, ...], *, report: Path | None, job_id: str | None, **
     place, reason = find_place(name, environ)
     if place is None:
         _say(f"the job runs on unwatched: there is no place for the ranks' boxes ({reason})")
+    elif place.twin is not None:
+        _say(_twin(name, place.path.name, place.twin, options["aggregator"]))
+    if folder is not None and (line := earlier_files(folder)):
+        _say(line)
     return Plan(
         command=words,
         environ=environ,
         bootstrap=_bootstrap(),
         job_id=name,
         place=place,
-        report_dir=_report_dir(report) if report else fresh_home(place),
+        report_dir=folder.path if folder is not None else fresh_home(place),
+        file_prefix=folder.prefix if folder is not None else "",
         hang_after_s=options["hang_after"],
         on_hang=options["on_hang"],
         aggregator=options["aggregator"],
         record=options["record"].absolute() if options["record"] else None,
     )
+
+
+def _twin(name: str, own: str, twin: Path, aggregator: str | None) -> str:
+    """That a job of the same name runs here, and what to do about it."""
+    from diagd.daemon.supervisor import read_run_file
+
+    facts = read_run_file(twin)
+    other = f"another job called {name} runs on this node (process {facts.get('supervisor_pid', 'not known')})"
+    if aggregator is not None:
+        return f"{other}: {aggregator} takes both for one job. If they are two, give each its own --job-id"
+    advice = "Give each job its own --job-id, and tasks of one job one --aggregator"
+    return f"{other}: here this one is called {own}, as in `diagd status --job {own}`. {advice}"
 
 
 def _bootstrap() -> Path:
@@ -155,22 +176,6 @@ def _bootstrap() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "bootstrap"
 
 
-def _report_dir(path: Path) -> Path:
-    """Make the folder now: after three days of training is too late to learn that it cannot be written."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".diagd-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as exc:
-        raise DiagdError(
-            f"--report {path}: cannot be written ({exc.strerror})",
-            help="name a folder that you may write to, such as --report ./diagd-report",
-            exit_code=85,
-        ) from exc
-    return path.absolute()
-
-
 def _kept_out(plan: "Plan") -> str:
     """Why the probes were not in the job, as far as its start shows."""
     if plan.environ.get("DIAGD_DISABLE") == "1":
@@ -180,22 +185,25 @@ def _kept_out(plan: "Plan") -> str:
     return ""
 
 
-def _finish(plan: "Plan", outcome: "Outcome", *, quiet: bool, asked: bool) -> None:
+def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, quiet: bool) -> None:
     """The summary, and the run directory's end."""
     from diagd.daemon.cli.jobs import keep_finished, read_report
     from diagd.daemon.report.text import shown_path, summary_lines
 
     if plan.place is None:
         return
-    report = read_report(plan.report_dir) if plan.report_dir else None
+    written = folder is None or folder.has_new_report()
+    report = read_report(plan.report_dir) if plan.report_dir and written else None
     if report is not None:
         lines = summary_lines(report)
         if not report["ranks"] and (reason := _kept_out(plan)):
             lines.append(f"Not watched: {reason}.")
-        if plan.report_dir and (asked or report["incidents"]):
+        if plan.report_dir and (folder is not None or report["incidents"]):
             lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
     else:
         lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
+        if folder is not None and folder.earlier is not None:
+            lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
     if not quiet or report is None or report["incidents"]:
         for line in lines:
             _say(line)

@@ -51,6 +51,7 @@ class Place:
 
     path: Path
     lock_fd: int
+    twin: Path | None = None  # of a job of the same name that runs here now
 
     def remove(self) -> None:
         """Remove the directory and let go of it."""
@@ -117,13 +118,17 @@ def _locked(base: Path) -> Iterator[None]:
 
 def _claim(base: Path, job_id: str) -> Place:
     name = _directory_name(job_id)
+    twin = None
     for candidate in (name, *(f"{name[: MAX_NAME - 3]}-{number}" for number in range(2, 100))):
         path = base / candidate
-        with suppress(FileExistsError):  # a live job of the same name: two nodes of one job on one machine, say
+        try:
             path.mkdir(mode=0o700)
-            fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return Place(path, fd)
+        except FileExistsError:  # a live job of the same name: two nodes of one job on one machine, say
+            twin = twin or path
+            continue
+        fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return Place(path, fd, twin)
     raise FileExistsError(None, f"too many jobs are called {job_id}")
 
 

@@ -35,6 +35,7 @@ class Plan:
     job_id: str
     place: Place | None  # None: there is nowhere to meet the ranks, so the job runs unwatched
     report_dir: Path | None = None
+    file_prefix: str = ""  # tells this run's dumps there from earlier ones'
     hang_after_s: float = 60.0
     on_hang: str = "dump"
     aggregator: str | None = None
@@ -167,6 +168,7 @@ class _Supervisor:
             "--run-dir": self._run_dir,
             "--job-id": plan.job_id,
             "--report": plan.report_dir or "none",
+            "--dump-prefix": plan.file_prefix,
             "--hang-after": f"{plan.hang_after_s:g}",
             "--on-hang": plan.on_hang,
             "--aggregator": plan.aggregator or "none",

@@ -50,6 +50,7 @@ class Options:
     run_dir: Path
     job_id: str
     report_dir: Path | None = None
+    dump_prefix: str = ""
     hang_after_s: float = 60.0
     on_hang: str = "dump"
     aggregator: str | None = None
@@ -64,6 +65,7 @@ def parse(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--job-id", required=True)
     parser.add_argument("--report", default="none", metavar="DIR|none")
+    parser.add_argument("--dump-prefix", default="", help="what this run's dumps begin with, where there are others'")
     parser.add_argument("--hang-after", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--on-hang", choices=("dump", "abort", "restart"), default="dump")
     parser.add_argument("--aggregator", default="none", metavar="HOST:PORT|none")
@@ -75,6 +77,7 @@ def parse(argv: Sequence[str] | None) -> Options:
         run_dir=args.run_dir,
         job_id=args.job_id,
         report_dir=None if args.report == "none" else Path(args.report).absolute(),
+        dump_prefix=args.dump_prefix,
         hang_after_s=args.hang_after,
         on_hang=args.on_hang,
         aggregator=None if args.aggregator == "none" else args.aggregator,
@@ -88,6 +91,12 @@ def _default_verdict(incident: Incident) -> list[str]:
     from diagd.daemon.report.text import verdict_lines
 
     return verdict_lines(incident, colour=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
+
+
+def _shown(path: Path) -> str:
+    from diagd.daemon.report.text import shown_path
+
+    return shown_path(path)
 
 
 def _default_html(report: dict[str, Any], path: Path) -> None:
@@ -141,10 +150,9 @@ class Watch:
         self._stop = False
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.agent, self.view = self._connect()
-        dumps = (options.report_dir or options.run_dir) / "dumps"
         self.policy = Policy(
             options.on_hang,
-            dumps,
+            self._dump_folder,
             options.report_dir,
             self.agent,
             self._take_dump,
@@ -277,10 +285,14 @@ class Watch:
 
     def _dumped(self, incident: Incident, folder: str) -> None:
         self.view.dumped(incident, folder)
-        self.announcer.say(f"       dump      {folder}")
+        self.announcer.say(f"       dump      {_shown((self._options.report_dir or Path()) / folder)}")
+
+    def _dump_folder(self, incident: str) -> Path:
+        options = self._options
+        return (options.report_dir or options.run_dir) / "dumps" / f"{options.dump_prefix}{incident}"
 
     def _dump_on_command(self, ranks: Sequence[int], incident: str) -> Path:
-        folder = (self._options.report_dir or self._options.run_dir) / "dumps" / (Path(incident).name or "asked")
+        folder = self._dump_folder(Path(incident).name or "asked")
         folder.mkdir(parents=True, exist_ok=True)
         self._take_dump(folder)
         return folder

@@ -34,13 +34,14 @@ class Policy:
     """Takes dumps and asks the supervisor to act; each incident is handled once.
 
     Args:
+        folder_of: Where an incident's dump goes, by its id.
         take_dump: Writes a dump to the folder; runs in a thread of its own.
         tell: Sends a message to the supervisor.
         dumped: Called with the incident and its dump's folder, as the report names it.
     """
 
     on_hang: str
-    dumps: Path
+    folder_of: Callable[[str], Path]
     report_dir: Path | None
     ranks: Ranks
     take_dump: Callable[[Path], object]
@@ -96,7 +97,7 @@ class Policy:
             self._thread = threading.Thread(target=self._work, name="diagd-dump", daemon=True)
             self._thread.start()
         self._under_way.add(incident.id)
-        self._wanted.put((incident, self.dumps / incident.id))
+        self._wanted.put((incident, self.folder_of(incident.id)))
 
     def _work(self) -> None:
         while (order := self._wanted.get()) is not None:

@@ -1,0 +1,57 @@
+"""A folder of --report that earlier runs have used, and jobs of one name at the same time."""
+
+from pathlib import Path
+
+from tests.supervisor.harness import Run, python
+from tests.supervisor.test_run import REPORT
+
+from diagd.daemon.cli.reportdir import earlier_files, open_report_dir
+
+
+def test_a_new_folder_needs_no_word(tmp_path: Path) -> None:
+    assert earlier_files(open_report_dir(tmp_path / "new/folder")) == ""
+
+
+def test_dumps_and_traces_of_earlier_runs_keep_their_names(tmp_path: Path) -> None:
+    (tmp_path / "dumps/001-abc").mkdir(parents=True)
+    assert open_report_dir(tmp_path).prefix == "run2-"
+    (tmp_path / "dumps/run2-001-abc").mkdir()
+    assert open_report_dir(tmp_path).prefix == "run3-"
+    (tmp_path / "fr-run7").mkdir()
+    assert open_report_dir(tmp_path).prefix == "run8-"
+    assert "run8" in earlier_files(open_report_dir(tmp_path))
+
+
+def test_a_run_in_a_used_folder_says_so_and_touches_nothing_but_the_report(tmp_path: Path) -> None:
+    old = tmp_path / "out/dumps/001-abc/summary.txt"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    traces = "import os, pathlib; pathlib.Path(os.environ['TORCH_FR_DUMP_TEMP_FILE'] + '0').write_text('new')"
+    for _ in range(2):
+        run = Run(tmp_path, {"report": REPORT})
+        done = run.finish("--report", "out", *python(traces))
+    assert old.read_text() == "old"
+    assert f"{tmp_path}/out holds an earlier run's report" in done.stderr
+    assert [note["options"]["--dump-prefix"] for note in run.notes() if "options" in note] == ["run2-", "run3-"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dumps", "fr-run2", "fr-run3", "report.json"]
+
+
+def test_an_earlier_runs_report_is_never_taken_for_this_runs(tmp_path: Path) -> None:
+    Run(tmp_path, {"report": REPORT}).finish("--report", "out", "--", "true")
+    done = Run(tmp_path).finish("--report", "out", "--", "true")
+    assert "3 ranks" not in done.stderr
+    assert "nothing is known of how the job went" in done.stderr
+    assert "the report in out is an earlier run's" in done.stderr
+
+
+def test_a_second_job_of_a_name_is_told_what_it_is_called_and_what_to_do(tmp_path: Path) -> None:
+    name = f"twin{tmp_path.stat().st_ino}"
+    first = Run(tmp_path).start("--job-id", name, "--", "sh", "-c", "echo up; read line", stdin=-1)
+    assert first.stdout is not None
+    first.stdout.readline()
+    second = Run(tmp_path).finish("--job-id", name, "--", "true")
+    first.communicate("\n")
+    line = next(line for line in second.stderr.splitlines() if "another job" in line)
+    assert line.startswith(f"diagd: another job called {name} runs on this node (process {first.pid})")
+    assert f"diagd status --job {name}-2" in line
+    assert "--job-id" in line
