@@ -1,6 +1,7 @@
 """One cell for each rank: a letter and a style, and the legend that explains them."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from diagd.daemon.cli.jobview.snapshot import GONE, UNREPORTED, Mark, Snapshot
@@ -91,6 +92,13 @@ METRICS: dict[str, Callable[[Snapshot, int], Cell]] = {
     "wait": wait_cell,
     "memory": memory_cell,
 }
+
+
+@lru_cache(maxsize=1)
+def all_cells(snapshot: Snapshot, metric: str) -> list[Cell]:
+    """Every rank's cell, made once for a snapshot: a key that is pressed does not make them anew."""
+    show = METRICS[metric]
+    return [show(snapshot, number) for number in snapshot.numbers]
 
 
 def legend(metric: str, snapshot: Snapshot) -> Line:

@@ -114,7 +114,7 @@ def _grid(snapshot: Snapshot, ui: Ui, width: int, room: int) -> tuple[list[Line]
     top = _scrolled(ui.top, ui.place(snapshot) // across, rows, in_all)
     body = [grid_row(snapshot, ui, start * across, across, label) for start in range(top, min(top + rows, in_all))]
     body.append(_legend(snapshot, ui))
-    groups = list(pages.group_lines(snapshot))[: _SHOWN_GROUPS + 1]
+    groups = pages.group_lines(snapshot)[: _SHOWN_GROUPS + 1]
     if len(body) + 1 + len(groups) <= room:
         body += [line(""), *groups]
     return body[:room], top, across, rows

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from diagd.daemon.cli.jobview.cells import METRICS
+from diagd.daemon.cli.jobview.cells import all_cells
 from diagd.daemon.cli.jobview.snapshot import Snapshot
 from diagd.daemon.cli.jobview.text import Line, Span
 from diagd.daemon.cli.jobview.ui import Ui
@@ -20,11 +20,11 @@ def across_of(count: int, width: int, rows: int) -> int:
 
 
 def grid_row(snapshot: Snapshot, ui: Ui, start: int, across: int, label: int) -> Line:
-    show, chosen = METRICS[ui.metric], ui.place(snapshot)
+    found, chosen = all_cells(snapshot, ui.metric), ui.place(snapshot)
     spans = [Span(f"{snapshot.numbers[start]:>{label}} ", "dim")]
-    found = [(show(snapshot, snapshot.numbers[n]), n) for n in range(start, min(start + across, len(snapshot.numbers)))]
-    for (style, is_chosen), run in groupby(found, key=lambda pair: (pair[0].style, pair[1] == chosen)):
-        text = "".join(f"{' ' if n > start and (n - start) % NODE == 0 else ''}{cell.char}" for cell, n in run)
+    places = range(start, min(start + across, len(found)))
+    for (style, is_chosen), run in groupby(places, key=lambda n: (found[n].style, n == chosen)):
+        text = "".join(f"{' ' if n > start and (n - start) % NODE == 0 else ''}{found[n].char}" for n in run)
         if is_chosen and text.startswith(" "):
             spans.append(Span(" "))
             text = text[1:]

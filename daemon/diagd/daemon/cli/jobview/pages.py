@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from diagd.daemon.cli.jobview.cells import METRICS
 from diagd.daemon.cli.jobview.snapshot import Json, Snapshot
@@ -72,8 +73,13 @@ def _incident(incident: Json, width: int) -> Iterator[Line]:
     yield line("")
 
 
-def group_lines(snapshot: Snapshot) -> Iterator[Line]:
-    """A heading and a line for each process group, those with the most waiting ranks first."""
+@lru_cache(maxsize=1)
+def group_lines(snapshot: Snapshot) -> tuple[Line, ...]:
+    """A heading and a line for each process group, those with the most waiting ranks first; made once."""
+    return tuple(_group_lines(snapshot))
+
+
+def _group_lines(snapshot: Snapshot) -> Iterator[Line]:
     waiting = Counter(str((rank["wait"] or {}).get("group")) for rank in snapshot.ranks.values() if rank["wait"])
     groups = sorted(snapshot.groups, key=lambda g: (-_waiting(g, snapshot, waiting), -_spread(g)))
     if groups:
