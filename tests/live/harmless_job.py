@@ -97,7 +97,7 @@ def finish(model: nn.Module, rank: int, world: int) -> None:
         print(f"sitecustomize {getattr(sys.modules.get('sitecustomize'), 'MARK', None)}")
     dist.destroy_process_group()
     # Lets gloo's threads free the last operation's tensors while the interpreter lives: where they come too late, torch
-    # aborts the process in about 1 of 150 such ends ("terminate called without an active exception"), with diagd or not.
+    # aborts the process, with diagd or not, at 1 of 150 such ends ("terminate called without an active exception").
     time.sleep(0.3)
 
 
