@@ -217,6 +217,21 @@ def test_an_aggregator_that_refuses_is_named_once_with_its_reason(
     assert caplog.text.count("does not serve job") == 1
 
 
+def test_an_aggregator_that_is_not_there_is_named_once_with_what_to_do(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagd.daemon.agent.stream.COMPLAIN_AFTER_S", 0.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        stream = stream_to(address)
+        wait_for(lambda: caplog.messages)
+        stream.close()
+    (said,) = caplog.messages
+    assert said.startswith(f"the aggregator {address} is not reached (Connection refused), trying on: ")
+    assert "diagd aggregator" in said
+
+
 def test_an_address_in_use_is_an_error_that_says_what_to_do(served: Served) -> None:
     second = GrpcServer(served.hub, "127.0.0.1", served.server.port)
     with pytest.raises(DiagdError) as refused:

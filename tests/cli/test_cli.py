@@ -14,7 +14,7 @@ from diagd.daemon.cli.main import COMMANDS
 HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
 FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
 # Files in the folder that are not verbs.
-HELPERS = {"__init__", "__main__", "main", "jobs", "checks", "choices", "service"}
+HELPERS = {"__init__", "__main__", "main", "jobs", "checks", "choices", "reportdir", "service"}
 
 
 def diagd(*words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:

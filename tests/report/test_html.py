@@ -72,6 +72,13 @@ def test_a_job_without_ranks_or_end_has_a_page_too() -> None:
     tags(text)
 
 
+def test_a_job_that_nobody_judged_is_not_said_to_be_without_incident() -> None:
+    text = page(report(judged=False, notes=["the aggregator was never reached"]))
+    tags(text)
+    assert "Not judged" in text
+    assert "No incident" not in text
+
+
 def test_a_page_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("old")

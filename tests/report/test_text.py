@@ -51,6 +51,12 @@ def test_an_incident_needs_no_json() -> None:
     assert len(lines) <= 6
 
 
+def test_what_was_not_judged_is_not_said_to_be_without_incident() -> None:
+    lines = summary_lines(report(judged=False, notes=["the aggregator a:1 was never reached; nothing was judged"]))
+    assert lines[0].endswith("; not judged.")
+    assert lines[1] == "Not watched: the aggregator a:1 was never reached; nothing was judged."
+
+
 def test_what_is_too_long_ends_at_a_word_and_keeps_its_brackets() -> None:
     long = incident()
     long["causes"][0]["evidence"][0]["what"] = "evidence " * 60

@@ -333,8 +333,30 @@ def test_an_aggregator_that_cannot_be_reached_disturbs_nothing(job: Supervisor) 
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         job.start(aggregator=address)
         wait_for(lambda: job.observer.looks > 2)
-        job.tell({"exited": {"code": 0}})
-        job.close(lambda: job.message("done"))
+        job.observer.end(1)
+        job.observer.found[1] = job.observer.found[1].with_(exit=Exit(60.0, code=3))
+        report = job.end(3)
+    assert (report["judged"], report["incidents"]) == (False, [])
+    assert report["notes"][0] == f"the aggregator {address} was never reached; nothing was judged"
+    assert (report["job"]["exit_code"], report["job"]["command"]) == (3, ["python", "t.py"])
+    assert [(rank["rank"], rank["exit"]) for rank in report["ranks"]] == [(0, None), (1, "3")]
+    assert (job.report_dir / "report.html").exists()
+
+
+def test_an_aggregator_that_is_lost_leaves_its_last_report_and_a_note(job: Supervisor, tmp_path: Path) -> None:
+    config = AggregatorConfig(grpc_port=0, http_port=0, store=str(tmp_path / "a.sqlite"))
+    aggregator, stop = Aggregator(config, make_judge=FakeJudge().make), threading.Event()
+    aggregator.start()
+    thread = threading.Thread(target=aggregator.run, args=(stop,))
+    thread.start()
+    job.start(aggregator=aggregator.grpc.address)
+    wait_for(lambda: (job.report_dir / "report.json").exists() and len(job.report()["ranks"]) == 2)
+    stop.set()
+    thread.join()
+    aggregator.close()
+    report = job.end(0)
+    assert [note for note in report["notes"] if "did not take the last look" in note]
+    assert len(report["ranks"]) == 2
 
 
 def test_the_command_line_is_the_supervisors() -> None:

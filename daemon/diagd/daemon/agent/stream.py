@@ -272,7 +272,11 @@ class Stream:
             log.warning("lost the aggregator at %s (%s); looks are kept meanwhile", self._target, reason)
         elif not self._complained and time.monotonic() - self._made_at > COMPLAIN_AFTER_S:
             self._complained = True
-            log.warning("the aggregator at %s does not take this node's looks (%s); trying on", self._target, reason)
+            if getattr(exc, "code", lambda: None)() is grpc.StatusCode.UNAVAILABLE:
+                why, help = str(reason).rpartition(": ")[2], "is `diagd aggregator --host 0.0.0.0` running there?"
+                log.warning("the aggregator %s is not reached (%s), trying on: %s", self._target, why, help)
+            else:
+                log.warning("the aggregator %s does not take this node's looks (%s); trying on", self._target, reason)
 
     def _requests(self, over: threading.Event) -> Iterator[ConnectRequest]:
         """All that there is to send on one stream, as it comes; runs in a thread of gRPC's."""

@@ -48,6 +48,8 @@ def _headline(report: Mapping[str, Any]) -> str:
     incidents = report["incidents"]
     if incidents:
         return str(incidents[0]["summary"])
+    if not report.get("judged", True):
+        return "Not judged"
     code = report["job"]["exit_code"]
     if code is None:
         return "No incident so far"

@@ -103,7 +103,8 @@ def summary_lines(report: Json) -> list[str]:
     incidents = report["incidents"]
     notes = report.get("notes") or []
     ranks = _ranks_and_steps(report["ranks"]) if report["ranks"] or not notes else "No rank was watched"
-    lines = [f"{ranks}; {_incidents(incidents)}."]
+    verdict = _incidents(incidents) if report.get("judged", True) else "not judged"
+    lines = [f"{ranks}; {verdict}."]
     if notes:
         lines.append(
             _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")

@@ -29,6 +29,7 @@ from diagd.daemon.store.store import SqliteStore, Store, StoreError
 from diagd.daemon.watch.announcer import Announcer, Verdict
 from diagd.daemon.watch.control import Control
 from diagd.daemon.watch.policy import Policy
+from diagd.daemon.watch.unjudged import Seen
 from diagd.daemon.watch.views import EmbeddedView, LocalUplink, RemoteView, View
 from diagd.proto.v1.record_pb2 import RecordEntry
 
@@ -205,8 +206,9 @@ class Watch:
         observer = self._observer = self._parts.make_observer(options.run_dir, options.node)
         if options.aggregator is not None:
             self._stream = Stream(options.aggregator, self._identity, lambda command: self.agent.command(command))
-            view = RemoteView(options.aggregator, options.job_id, self._stream)
-            agent = AgentLoop(observer, self._stream, config=self._config.agent, dump=self._dump_on_command)
+            seen = Seen(self._stream, options.job_id, options.hang_after_s)
+            view = RemoteView(options.aggregator, options.job_id, self._stream, seen)
+            agent = AgentLoop(observer, seen, config=self._config.agent, dump=self._dump_on_command)
             return agent, view
         hub = Hub(self._parts.clock)
         self._open_store()

@@ -17,6 +17,7 @@ from diagd.daemon.aggregator.loop import JobLoop, stored_form
 from diagd.daemon.incidents.incident import Incident, incident_from_json
 from diagd.daemon.state.model import Detail, Facts
 from diagd.daemon.store.store import Store, StoreError
+from diagd.daemon.watch.unjudged import Seen
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, Window
 from diagd.proto.v1.job_pb2 import GetReportRequest
 from diagd.proto.v1.job_pb2_grpc import JobServiceStub
@@ -169,8 +170,11 @@ class EmbeddedView:
 class RemoteView:
     """Asks an aggregator elsewhere, to which this node's agent reports."""
 
-    def __init__(self, target: str, job_id: str, stream: Stream) -> None:
+    def __init__(self, target: str, job_id: str, stream: Stream, seen: Seen) -> None:
+        self._target = target
         self._job_id = job_id
+        self._seen = seen
+        self._note = ""  # what became of the aggregator, at the end
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._stub = JobServiceStub(self._channel)
         self._stream = stream
@@ -227,13 +231,15 @@ class RemoteView:
         return self.changes
 
     def report(self) -> dict[str, Any] | None:
-        """The last report that was had, with this node's dumps."""
+        """The last report that was had, with this node's dumps; at the end, without one, what this node itself saw."""
         if self._report is None:
-            return None
-        return {**self._report, "incidents": [incident.as_json() for incident in self.incidents]}
+            return self._seen.report(self._note) if self._note else None
+        notes = [*self._report.get("notes", ()), *filter(None, [self._note])]
+        return {**self._report, "incidents": [incident.as_json() for incident in self.incidents], "notes": notes}
 
     def started(self, command: Sequence[str], started_s: float) -> None:
         """The launcher says what runs: the agent passes it on."""
+        self._seen.started(command, started_s)
         self._stream.introduce(replace(self._stream.identity, command=tuple(command), started_s=started_s))
 
     def stopping(self) -> None:
@@ -246,8 +252,10 @@ class RemoteView:
 
     def finish(self, exit_code: int | None) -> None:
         """Say goodbye, and wait a little for the last verdicts; other nodes may take longer to end."""
+        self._seen.ended(exit_code, time.time())
         if not self._stream.finish("the job has ended on this node", exit_code):
-            log.warning("the aggregator has not taken the last look")
+            self._note = self._why_not_judged()
+            self.changes += 1
             return
         deadline = time.monotonic() + LAST_WORD_S
         while time.monotonic() < deadline:
@@ -255,6 +263,13 @@ class RemoteView:
             if self._report is not None and self._report["job"]["ended_at"] is not None:
                 return
             time.sleep(0.1)
+        if self._report is None:
+            self._note = f"the aggregator {self._target} gave no report; nothing was judged"
+
+    def _why_not_judged(self) -> str:
+        if not self._stream.connections:
+            return f"the aggregator {self._target} was never reached; nothing was judged"
+        return f"the aggregator {self._target} did not take the last look; how the job ended here was not judged"
 
     def close(self) -> None:
         """Let go of the connection."""
