@@ -22,7 +22,9 @@ def ended(job: "Job", status: Mapping[str, Any]) -> bool:
 
     if status["job"]["ended_at"] is not None and status["source"] == "watch":
         return True
-    return job.info.get("exit_code") is not None or (status["source"] == "boxes" and not is_running(job))
+    if job.info.get("exit_code") is not None or not job.run_dir.is_dir():  # the supervisor's last deed
+        return True
+    return status["source"] == "boxes" and not is_running(job)
 
 
 def last_words(job: "Job", status: Mapping[str, Any], stop: threading.Event | None = None) -> list[str]:

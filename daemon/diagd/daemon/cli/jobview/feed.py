@@ -53,7 +53,7 @@ class Feed:
         """Whether this is under way."""
         return (thread := self._busy.get(name)) is not None and thread.is_alive()
 
-    def run(self, name: str, task: Callable[[], None]) -> None:
+    def run(self, name: str, task: Callable[[], object]) -> None:
         """Do something on a thread of its own, which never keeps the program from ending."""
         if not self.busy(name):
             self._busy[name] = threading.Thread(target=self._guarded, args=(task,), name=f"top-{name}", daemon=True)
@@ -65,23 +65,32 @@ class Feed:
         with contextlib.suppress(OSError):  # the pipe is full, which wakes as well, or closed
             os.write(self._wake_fd, b"x")
 
-    def _guarded(self, task: Callable[[], None]) -> None:
+    def _guarded(self, task: Callable[[], object]) -> object:
+        """On a thread, an error would be a traceback across the window."""
         try:
-            task()
-        except Exception as exc:  # noqa: BLE001 - on a thread, an error would be a traceback across the window
+            return task()
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the person still has the window and the keys
             self.tell("failed", f"{type(exc).__name__}: {exc}")
+            return None
 
     def _read(self) -> None:
-        while not self._stop.is_set():
+        over = None
+        while not over and not self._stop.is_set():
             began = time.monotonic()
-            self._job = _fresh(self._job)
-            status = read_status(self._job)
-            if ended(self._job, status):
-                self.tell("ending", None)
-                self.tell("ended", last_words(self._job, status, self._stop))
-                return
-            self.tell("snapshot", Snapshot.of(status))
+            over = self._guarded(self._look)
             self._stop.wait(max(self._interval_s - (time.monotonic() - began), LEAST_PAUSE_S))
+
+    def _look(self) -> bool:
+        """One look; whether it was the last."""
+        self._job = _fresh(self._job)
+        status = read_status(self._job)
+        over = ended(self._job, status)
+        if over:
+            self.tell("ending", None)
+            self.tell("ended", last_words(self._job, status, self._stop))
+        else:
+            self.tell("snapshot", Snapshot.of(status))
+        return over
 
     def read_stacks(self, rank: int, where: str) -> None:
         """Read a rank's stacks, as a dump does."""

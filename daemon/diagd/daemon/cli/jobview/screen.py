@@ -41,7 +41,7 @@ class Screen:
     def size(self) -> tuple[int, int]:
         """Width and height in cells, as they are now; a terminal that has changed is drawn anew."""
         now = os.get_terminal_size(sys.stdout.fileno())
-        wanted = (max(now.columns, 1), max(now.lines, 1))
+        wanted = (now.columns or 80, now.lines or 24)  # a terminal that nobody has told its size says 0
         if wanted != self._size:
             self._size = wanted
             curses.resizeterm(wanted[1], wanted[0])

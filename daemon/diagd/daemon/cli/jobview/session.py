@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DUMP_S = 5.0  # a dump takes 2.5 s at most; leaving waits for it
 _DEAF = 20  # times that the terminal had something to read and gave no key: it is gone
+_OLD = "what is shown may be old"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -113,6 +114,10 @@ class Session:
     def _take(self, news: News) -> None:
         if news.what == "snapshot":
             self._snapshot = news.value
+            if self._ui.said.startswith(_OLD):
+                self._ui.said = ""
+        elif news.what == "failed":
+            self._ui.said = f"{_OLD}: {news.value}"
         elif news.what == "ending":
             self._ui.said = "the job has ended; its last report is being written"
         elif news.what == "ended":
