@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> None:
                 if "restart" in instruction:
                     instruction["restart"]["pid"] = int(Path(marker).read_text())
                 say(instruction)
+        if "job" in message:
+            job = Path(f"/proc/{message['job']['pid']}/stat")
         if "exited" in message:
+            note(left=job.read_text().rpartition(")")[2].split()[0] if job.exists() else "reaped")
             if report := plan.get("report"):
                 (Path(options["--report"]) / "report.json").write_text(json.dumps(report))
             if plan.get("silent"):

@@ -49,6 +49,12 @@ def test_a_job_ended_by_a_signal_gives_128_and_its_number(tmp_path: Path) -> Non
     assert Run(tmp_path).finish("--", "sh", "-c", "kill -SEGV $$").returncode == 128 + signal.SIGSEGV
 
 
+def test_how_the_job_ended_can_be_seen_until_the_watch_is_done(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.finish("--", "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
+    assert [note["left"] for note in run.notes() if "left" in note] == ["Z"]
+
+
 def test_a_command_that_does_not_exist_is_told_as_a_shell_does(tmp_path: Path) -> None:
     done = Run(tmp_path).finish("--", "no-such-command")
     assert done.returncode == 127

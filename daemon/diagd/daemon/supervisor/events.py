@@ -74,6 +74,13 @@ class Events:
             self.put(Signalled(number, number in FROM_KEYBOARD and info.si_code == _SI_KERNEL))
 
 
+def peeked_exit_code(pid: int) -> int:
+    """A shell's exit code for a child that has ended, which is left to be reaped."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert found is not None  # noqa: S101 - only WNOHANG gives none
+    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+
+
 def exit_code_of(status: int) -> int:
     """A shell's exit code for a wait status."""
     code = os.waitstatus_to_exitcode(status)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagd.daemon.supervisor.ending import Ending
-from diagd.daemon.supervisor.events import Ended, Event, Events, Said, Signalled, exit_code_of
+from diagd.daemon.supervisor.events import Ended, Event, Events, Said, Signalled, exit_code_of, peeked_exit_code
 from diagd.daemon.supervisor.place import Place
 from diagd.daemon.supervisor.runfile import write_run_file
 from diagd.daemon.supervisor.start import job_environment, start_job
@@ -95,6 +95,8 @@ class _Supervisor:
         self._finish_abort()
         self._write_run_file()
         self._say_farewell()
+        if self._exit_code is not None:
+            os.waitpid(self._job_pid, 0)
         code = ABORTED if aborted or self._exit_code is None else self._exit_code
         return Outcome(code, self._watcher is not None or self._done, aborted, self._done, self._addresses)
 
@@ -113,10 +115,12 @@ class _Supervisor:
                 pass
 
     def _handle_end(self, pid: int) -> None:
-        code = exit_code_of(os.waitpid(pid, 0)[1])
         if pid == self._job_pid:
-            self._exit_code = code
-        elif self._watcher is not None and pid == self._watcher.pid:
+            # Reaped only once the watch has looked a last time: how a rank without a launcher ended shows nowhere else.
+            self._exit_code = peeked_exit_code(pid)
+            return
+        code = exit_code_of(os.waitpid(pid, 0)[1])
+        if self._watcher is not None and pid == self._watcher.pid:
             self._watcher.close()
             self._watcher = None
             if self._exit_code is None:
