@@ -31,9 +31,12 @@ def main() -> int:
     """Run the command line; the job keeps its environment to the letter."""
     if not sys.flags.ignore_environment and any(map(os.environ.get, _MEANT_FOR_THE_JOB)):
         _start_again()
-    from diagd.daemon.cli import main as run
+    try:
+        from diagd.daemon.cli import main as run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # while diagd is being loaded
+        return 130
 
 
 def _start_again() -> None:

@@ -273,7 +273,8 @@ class Stream:
         elif not self._complained and time.monotonic() - self._made_at > COMPLAIN_AFTER_S:
             self._complained = True
             if getattr(exc, "code", lambda: None)() is grpc.StatusCode.UNAVAILABLE:
-                why, help = str(reason).rpartition(": ")[2], "is `diagd aggregator --host 0.0.0.0` running there?"
+                why = str(reason).rpartition(": ")[2].rstrip("]")
+                help = "is `diagd aggregator --host 0.0.0.0` running there?"
                 log.warning("the aggregator %s is not reached (%s), trying on: %s", self._target, why, help)
             else:
                 log.warning("the aggregator %s does not take this node's looks (%s); trying on", self._target, reason)
