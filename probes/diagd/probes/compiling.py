@@ -57,7 +57,10 @@ def hook_eager(torch: Any, probe: Probe, function: Callable[[Any], None]) -> Cal
 
     def hook(subject: Any, *_: Any) -> None:
         if not torch.compiler.is_compiling() and probe.on:
-            probe.run(function, subject)
+            try:
+                function(subject)
+            except Exception as error:
+                probe.failed(error)
 
     hook.__code__ = hook.__code__.replace(co_filename=EAGER)
     return hook

@@ -36,6 +36,9 @@ class StepCounter:
             self._add(optimizer)
             return self._advance()
         count.steps += 1
+        if len(self._counts) == 1:  # as in nearly all jobs
+            self.steps, self._least = count.steps, 1
+            return True
         if count.steps == self.steps + 1:
             self._least -= 1
         elif count.steps > self.steps + STALE_AFTER:

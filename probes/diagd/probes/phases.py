@@ -56,8 +56,11 @@ def enter(chosen: int) -> None:
     if live is None or STATE.held or _ident() != STATE.trainer:
         return
     before = live[_PHASE]
-    if before != chosen:
-        _change(live, before, chosen, _now())
+    if before != chosen:  # as _change does, without another call: this is done several times a step
+        now = _now()
+        live[_TOTALS + before] += now - live[_PHASE_NS]
+        live[_PHASE] = chosen
+        live[_PHASE_NS] = now
 
 
 def _change(live: Any, before: int, chosen: int, now: int) -> None:
@@ -83,8 +86,3 @@ def end_collective(before: int, now: int) -> None:
     live = STATE.live
     if live is not None and live[_PHASE] == _COLLECTIVE:
         _change(live, _COLLECTIVE, before, now)
-
-
-def current_thread() -> int:
-    """The ident of the calling thread."""
-    return _ident()

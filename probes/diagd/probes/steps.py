@@ -1,6 +1,7 @@
 """Training steps, from the optimizers, an engine that has steps of its own, or else backward passes."""
 
 import sys
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ _PATIENCE = 32  # backward passes: more than are usually accumulated for one ste
 _patches = Patches()
 _hook_cost = cost.Sampled()
 _hooks: list[Any] = []
+_ident = threading.get_ident
 
 
 class _Progress:
@@ -74,7 +76,7 @@ def _entered(optimizer: Any) -> None:
     if not STATE.recording:
         return
     if not STATE.backward_depth:
-        STATE.trainer = phases.current_thread()
+        STATE.trainer = _ident()
     if PROGRESS.open == 0 or phases.now_in() != _OPTIMIZER:
         PROGRESS.open = id(optimizer)
         phases.enter(_OPTIMIZER)
