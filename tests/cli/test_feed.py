@@ -16,7 +16,7 @@ from tests.report.reports import report
 from diagd.daemon.agent.discovery import Job
 from diagd.daemon.cli.jobview import feed as feeding
 from diagd.daemon.cli.jobview.ending import ended, last_words
-from diagd.daemon.cli.jobview.feed import Feed, News, stacks_of
+from diagd.daemon.cli.jobview.feed import Feed, News, pause_s, stacks_of
 
 RUN: dict[str, Any] = {"job_id": "demo", "started_s": NOW_S, "supervisor_pid": os.getpid(), "exit_code": None}
 
@@ -96,6 +96,12 @@ def test_a_look_that_fails_is_said_and_the_next_one_is_taken(
     assert [item.what for item in news] == ["failed", "snapshot", "ending", "ended"]
     assert news[0].value == "KeyError: 'ended_at'"
     assert news[-1].value == ["job demo has ended with exit code 3"]
+
+
+def test_looks_keep_their_interval_until_they_cost_too_much() -> None:
+    assert pause_s(1.0, took_s=0.25, cpu_s=0.009) == 0.75
+    assert pause_s(0.1, took_s=0.3, cpu_s=0.0) == 0.05
+    assert pause_s(1.0, took_s=0.25, cpu_s=0.1) == pytest.approx(2.4)
 
 
 def test_one_thing_of_a_kind_at_a_time(tmp_path: Path, wake: int) -> None:

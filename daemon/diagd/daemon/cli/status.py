@@ -29,6 +29,8 @@ def command(job: str | None, as_json: bool) -> None:
     if isinstance(started := found.info.get("started_s"), int | float):
         head += f", running for {duration(time.time() - started)}"
     click.echo(f"{head}: {' '.join(map(str, found.info.get('command', [])))[:100]}")
+    if status["source"] == "boxes":
+        click.echo("the watch does not answer: nothing is judged", err=True)
     waits = waits_for(status["incidents"])
     for line in _table([row(rank, waits) for rank in status["ranks"]]):
         click.echo(line)

@@ -22,7 +22,7 @@ _PLAIN_WIDTH = 120  # where there is no terminal to fit
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="How often to look; less often where that would take more than a twentieth of a core.",
 )
 @click.option("--once", is_flag=True, help="Print one look and end; so it is also where there is no terminal.")
 def command(job: str | None, interval: float, once: bool) -> None:

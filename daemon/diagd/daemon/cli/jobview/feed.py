@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 LEAST_PAUSE_S = 0.05
+CORE_SHARE = 0.04  # of one core, for looking: the machine is the job's
 
 
 class News(NamedTuple):
@@ -76,9 +77,10 @@ class Feed:
     def _read(self) -> None:
         over = None
         while not over and not self._stop.is_set():
-            began = time.monotonic()
+            began, used = time.monotonic(), time.thread_time()
             over = self._guarded(self._look)
-            self._stop.wait(max(self._interval_s - (time.monotonic() - began), LEAST_PAUSE_S))
+            took_s, cpu_s = time.monotonic() - began, time.thread_time() - used
+            self._stop.wait(pause_s(self._interval_s, took_s, cpu_s))
 
     def _look(self) -> bool:
         """One look; whether it was the last."""
@@ -114,6 +116,11 @@ class Feed:
             return
         partial = "" if summary.complete else " (partial: summary.txt says what is missing)"
         self.tell("dump", f"dump of {len(targets)} ranks: {folder}{partial}")
+
+
+def pause_s(interval_s: float, took_s: float, cpu_s: float) -> float:
+    """How long to rest after a look: as asked, or longer where so many ranks would cost too much."""
+    return max(interval_s - took_s, cpu_s * (1 / CORE_SHARE - 1), LEAST_PAUSE_S)
 
 
 def stacks_of(run_dir: Path, rank: int, where: str) -> tuple[str, ...]:

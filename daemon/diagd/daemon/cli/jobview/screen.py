@@ -103,6 +103,11 @@ def open_screen() -> Iterator[Screen]:
     """
     check_terminal()
     curses.set_escdelay(_ESCAPE_MS)
+    with _quiet_errors():
+        yield from _taken()
+
+
+def _taken() -> Iterator[Screen]:
     window = curses.initscr()
     try:
         curses.noecho()
@@ -118,6 +123,22 @@ def open_screen() -> Iterator[Screen]:
             curses.curs_set(1)
         with suppress(curses.error):
             curses.endwin()
+
+
+@contextmanager
+def _quiet_errors() -> Iterator[None]:
+    """Keep what a library writes to standard error from falling into the window."""
+    if not os.isatty(2):
+        yield
+        return
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
 
 
 def _styles() -> Mapping[str, int]:
