@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from diagd.daemon.detectors import dumped, elsewhere, places, words
+from diagd.daemon.detectors import dumped, elsewhere, words
+from diagd.daemon.detectors.blocked import blocked, is_stuck
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, life_of
 from diagd.daemon.detectors.position import is_stopped, rests_in_communication
@@ -15,7 +16,6 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 # laid to a rank that seems alive.
 DYING_S = 5.0
 LOOKS_S = 5.0  # by then a rank that stands still has been looked at often enough, if it can be
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
 
@@ -34,14 +34,14 @@ def outside(scene: Scene, rank: int) -> Finding | None:
         return dumped.never_entered(scene, root)
     if not root.dependents and not _stands_still_alone(scene, root):
         return None
-    if root.waited_s < _late_s(scene, root) and not root.failed and not _stuck(scene, root):
+    if root.waited_s < _late_s(scene, root) and not root.failed and not is_stuck(scene, root):
         return None
     if elsewhere.left(scene, root):
         return elsewhere.missing(scene, root, "has left the group")
     if elsewhere.went_on(scene, root):
         return elsewhere.missing(scene, root, "goes on with its own steps")
-    if root.life.idle_s >= QUIET_S or _stuck(scene, root):
-        return _blocked(scene, root)
+    if root.life.idle_s >= QUIET_S or is_stuck(scene, root):
+        return blocked(scene, root)
     return _late(scene, root)
 
 
@@ -74,12 +74,6 @@ def _settled(scene: Scene, rank: int) -> bool:
     looked = life.same_stack_looks >= SAME_STACK_LOOKS or scene.state.detail(rank).stack is None
     over_s = life.idle_s - scene.state.hang_after_s
     return over_s >= 0 and (looked or over_s >= LOOKS_S)
-
-
-def _stuck(scene: Scene, root: Root) -> bool:
-    """No sign of life for as long as the user is patient, and always the same stack where it can be seen."""
-    looked = root.life.same_stack_looks >= SAME_STACK_LOOKS or root.detail.stack is None
-    return root.life.idle_s >= scene.state.hang_after_s and looked
 
 
 def alike(found: list[Finding]) -> Finding:
@@ -126,85 +120,6 @@ def _suspended(found: Finding, ranks: tuple[int, ...]) -> Finding | None:
         return None
     text = f"{words.ranks_text(ranks)} are all stopped (process state T): the job is suspended as a whole."
     return replace(found, ranks=ranks, waiting_ranks=(), summary=text, key="suspended")
-
-
-def _blocked(scene: Scene, root: Root) -> Finding:
-    kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
-    if _idles_instead(scene, root):
-        kind = "hang.p2p_unmatched"
-    severity = Severity.CRITICAL if _stuck(scene, root) or root.failed else Severity.WARNING
-    how = _how(root)
-    evidence = [
-        seen(scene, root),
-        Evidence(
-            f"no sign of life for {words.seconds_text(root.life.idle_s)}: no step, I/O, "
-            "memory or child progress" + ("" if root.life.holds_gil else ", no CPU"),
-            "kernel",
-            root.rank,
-        ),
-    ]
-    if root.life.same_stack_looks >= SAME_STACK_LOOKS:
-        evidence.append(Evidence(f"the same stack in {root.life.same_stack_looks} looks in a row", "stack", root.rank))
-    key = (
-        "gil"
-        if root.life.holds_gil
-        else "data"
-        if root.starved
-        else "lock"
-        if how.startswith("waits for a lock")
-        else "blocked"
-    )
-    confidence = 0.9 if severity == Severity.CRITICAL else 0.6
-    cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
-    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: it {how}"
-    return finding_of(scene, root, kind, severity, cause, said)
-
-
-def _idles_instead(scene: Scene, root: Root) -> bool:
-    """Whether it sleeps of its own will where a partner is expected: nothing blocks it, it just does not come."""
-    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
-    stack = root.detail.stack
-    return wait is not None and wait.kind == "p2p" and stack is not None and stack.syscall in _SLEEPS
-
-
-def _how(root: Root) -> str:
-    """What the rank rests in, from its syscall and innermost frames."""
-    stack = root.detail.stack
-    if root.life.holds_gil:
-        return "holds the GIL inside one call" + (" and computes" if root.life.busy else "")
-    workers = places.busy_workers(root.detail) if root.starved else []
-    if workers:
-        return f"waits for its data worker {workers[0].pid}, which is stuck"
-    dead = [c for c in root.detail.children if c.in_data_loader and (c.exit or c.state == "Z")]
-    if root.starved and dead:
-        return f"waits for its data worker {dead[0].pid}, which is dead ({dead[0].exit or 'zombie'})"
-    if stack is None:
-        return "does not move"
-    inner = stack.main.frames[0].function if stack.main is not None and stack.main.frames else ""
-    syscall = stack.syscall
-    if syscall == "futex" or inner in ("acquire", "__enter__"):
-        return "waits for a lock"
-    if syscall in (
-        "read",
-        "openat",
-        "open",
-        "recvfrom",
-        "recvmsg",
-        "flock",
-        "fcntl",
-        "wait4",
-        "waitid",
-        "poll",
-        "select",
-    ):
-        return f"is blocked in {syscall}()"
-    return f"is in system call {syscall}()" if syscall else "does not move"
-
-
-def _mechanism(root: Root, how: str) -> str:
-    where = words.place_text(root.place)
-    base = "its input pipeline" if root.starved else "its own code"
-    return f"it is stuck in {base}: it {how}" + (f" in {where}" if where else "")
 
 
 def _late(scene: Scene, root: Root) -> Finding:

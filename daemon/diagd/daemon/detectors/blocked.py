@@ -1,0 +1,85 @@
+"""A rank outside communication that shows no sign of life: what it rests in."""
+
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.life import SAME_STACK_LOOKS
+from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
+from diagd.daemon.detectors.scene import Scene
+
+_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
+_BLOCKING = frozenset({
+    "read", "openat", "open", "recvfrom", "recvmsg", "flock", "fcntl", "wait4", "waitid", "poll", "select",
+})  # fmt: skip
+
+
+def is_stuck(scene: Scene, root: Root) -> bool:
+    """No sign of life for as long as the user is patient, and always the same stack where it can be seen."""
+    looked = root.life.same_stack_looks >= SAME_STACK_LOOKS or root.detail.stack is None
+    return root.life.idle_s >= scene.state.hang_after_s and looked
+
+
+def blocked(scene: Scene, root: Root) -> Finding:
+    kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
+    if _idles_instead(scene, root):
+        kind = "hang.p2p_unmatched"
+    severity = Severity.CRITICAL if is_stuck(scene, root) or root.failed else Severity.WARNING
+    how = _how(root)
+    evidence = [
+        seen(scene, root),
+        Evidence(
+            f"no sign of life for {words.seconds_text(root.life.idle_s)}: no step, I/O, "
+            "memory or child progress" + ("" if root.life.holds_gil else ", no CPU"),
+            "kernel",
+            root.rank,
+        ),
+    ]
+    if root.life.same_stack_looks >= SAME_STACK_LOOKS:
+        evidence.append(Evidence(f"the same stack in {root.life.same_stack_looks} looks in a row", "stack", root.rank))
+    key = (
+        "gil"
+        if root.life.holds_gil
+        else "data"
+        if root.starved
+        else "lock"
+        if how.startswith("waits for a lock")
+        else "blocked"
+    )
+    confidence = 0.9 if severity == Severity.CRITICAL else 0.6
+    cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
+    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: it {how}"
+    return finding_of(scene, root, kind, severity, cause, said)
+
+
+def _idles_instead(scene: Scene, root: Root) -> bool:
+    """Whether it sleeps of its own will where a partner is expected: nothing blocks it, it just does not come."""
+    wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
+    stack = root.detail.stack
+    return wait is not None and wait.kind == "p2p" and stack is not None and stack.syscall in _SLEEPS
+
+
+def _how(root: Root) -> str:
+    """What the rank rests in, from its syscall and innermost frames."""
+    stack = root.detail.stack
+    if root.life.holds_gil:
+        return "holds the GIL inside one call" + (" and computes" if root.life.busy else "")
+    workers = places.busy_workers(root.detail) if root.starved else []
+    if workers:
+        return f"waits for its data worker {workers[0].pid}, which is stuck"
+    dead = [c for c in root.detail.children if c.in_data_loader and (c.exit or c.state == "Z")]
+    if root.starved and dead:
+        return f"waits for its data worker {dead[0].pid}, which is dead ({dead[0].exit or 'zombie'})"
+    if stack is None:
+        return "does not move"
+    inner = stack.main.frames[0].function if stack.main is not None and stack.main.frames else ""
+    syscall = stack.syscall
+    if syscall == "futex" or inner in ("acquire", "__enter__"):
+        return "waits for a lock"
+    if syscall in _BLOCKING:
+        return f"is blocked in {syscall}()"
+    return f"is in system call {syscall}()" if syscall else "does not move"
+
+
+def _mechanism(root: Root, how: str) -> str:
+    where = words.place_text(root.place)
+    base = "its input pipeline" if root.starved else "its own code"
+    return f"it is stuck in {base}: it {how}" + (f" in {where}" if where else "")
