@@ -2,18 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diagd.daemon.state.columns import NEVER, Columns, empty_columns
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.pace import Pace
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-NEVER = -1.0  # a time that has not come
 OTHERS = -1  # no rank: in `not_known`, members of a group that no dump names
 # Below these a process that only waits still moves: timers, the allocator, a monitor thread.
 CPU_NOISE_RATIO = 0.02  # of one core
@@ -34,67 +29,6 @@ _GROWTH = {
 
 
 @dataclass(slots=True)
-class Columns:
-    """The arrays, one row a rank; a row means something only where `known`."""
-
-    known: NDArray[np.bool_]
-    is_rank: NDArray[np.bool_]
-    status: Ints
-    pid: Ints
-    step: Ints
-    operations: Ints
-    io_bytes: Ints
-    rss_bytes: Ints
-    attempt: Ints
-    seen_s: Floats
-    step_s: Floats
-    phase_s: Floats
-    heartbeat_s: Floats
-    wait_s: Floats
-    main_cpu_s: Floats
-    other_cpu_s: Floats
-    children_cpu_s: Floats
-    overhead_s: Floats
-    step_interval_s: Floats  # smoothed; NEVER before two steps were seen
-    # Each total at its mark, and when that was.
-    main_cpu_s_mark: Floats
-    main_cpu_s_marked_s: Floats
-    other_cpu_s_mark: Floats
-    other_cpu_s_marked_s: Floats
-    children_cpu_s_mark: Floats
-    children_cpu_s_marked_s: Floats
-    io_bytes_mark: Floats
-    io_bytes_marked_s: Floats
-    rss_bytes_mark: Floats
-    rss_bytes_marked_s: Floats
-    # Signs of life, as times. CPU alone says little of a rank whose interpreter does not move.
-    main_cpu_moved_s: Floats
-    other_cpu_moved_s: Floats
-    children_moved_s: Floats
-    io_moved_s: Floats
-    memory_moved_s: Floats
-    program_moved_s: Floats  # a step, an operation or a phase
-    frames_moved_s: Floats  # another stack than at the last look
-    history_s: Floats  # when the finished operations were last read
-
-
-_BOOLS = ("known", "is_rank")
-_INTS = ("status", "pid", "step", "operations", "io_bytes", "rss_bytes", "attempt")
-
-
-def _empty(size: int) -> Columns:
-    made: dict[str, Any] = {}
-    for name in Columns.__slots__:
-        if name in _BOOLS:
-            made[name] = np.zeros(size, dtype=np.bool_)
-        elif name in _INTS:
-            made[name] = np.full(size, -1 if name == "step" else 0, dtype=np.int64)
-        else:
-            made[name] = np.full(size, NEVER, dtype=np.float64)
-    return Columns(**made)
-
-
-@dataclass(slots=True)
 class JobState:
     """What is known of one job at `now_s`."""
 
@@ -108,7 +42,7 @@ class JobState:
     ended_s: float | None = None
     exit_code: int | None = None
     stopping_s: float | None = None  # since when diagd or a person is ending the job: deaths after that are wanted
-    columns: Columns = field(default_factory=lambda: _empty(0))
+    columns: Columns = field(default_factory=lambda: empty_columns(0))
     phases: list[str] = field(default_factory=list)
     main_states: list[str] = field(default_factory=list)
     details: dict[int, Detail] = field(default_factory=dict)
@@ -282,7 +216,7 @@ class JobState:
         size = len(self.columns.known)
         if rank < size:
             return
-        bigger = _empty(max(rank + 1, size * 2, 8))
+        bigger = empty_columns(max(rank + 1, size * 2, 8))
         for name in Columns.__slots__:
             getattr(bigger, name)[:size] = getattr(self.columns, name)
         self.columns = bigger
