@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.aggregator.fakes import FakeJudge, FakeObserver, rank_facts, wait_for
 
-from diagd.daemon.agent.main import AgentLoop, main
+from diagd.daemon.agent.loop import AgentLoop
+from diagd.daemon.agent.main import main
 from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, Tracing
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tests.aggregator.fakes import FakeJudge, FakeObserver, Wanted, wait_for
 
-from diagd.daemon.agent.main import AgentLoop, make_identity
+from diagd.daemon.agent.loop import AgentLoop, make_identity
 from diagd.daemon.agent.stream import Buffer, Stream
 from diagd.daemon.agent.wire import detail_message
 from diagd.daemon.aggregator.hub import Hub

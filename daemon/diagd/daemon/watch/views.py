@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from diagd.daemon.agent.main import AgentLoop
+from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.stream import CHANNEL_OPTIONS, Identity, Stream
 from diagd.daemon.agent.wire import detail_message, facts_columns
 from diagd.daemon.aggregator.hub import Hub

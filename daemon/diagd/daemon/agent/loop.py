@@ -1,0 +1,276 @@
+"""The agent's loop: looks at the ranks of a job on its node, says what it sees, and does what it is asked."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Protocol
+
+from diagd.daemon.agent.stream import Identity
+from diagd.daemon.agent.watchfulness import Tracing, Watchfulness
+from diagd.daemon.config.settings import AgentConfig
+from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
+
+log = logging.getLogger(__name__)
+
+Deep = tuple[bool, bool, bool]  # stacks, recorder, history
+
+
+class Looks(Protocol):
+    """What the agent needs of an observer of one job's ranks on this node."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not watched, and why, of which no rank tells."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """While it lasts, what a dump makes the ranks do does not count as theirs."""
+
+    def look(self, now_s: float) -> list[Facts]:
+        """The numbers of all ranks."""
+
+    def details(self, ranks: Iterable[int]) -> list[Detail]:
+        """What else can be read at little cost."""
+
+    def deep(
+        self, ranks: Iterable[int], stacks: bool = True, recorder: bool = True, history: bool = True
+    ) -> list[Detail]:
+        """What takes up to seconds to see."""
+
+
+class Uplink(Protocol):
+    """Where what was seen goes; none of its methods blocks."""
+
+    @property
+    def connections(self) -> int:
+        """How often it has found an aggregator, which then may be another one."""
+
+    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+        """One look."""
+
+    def answer(self, result: CommandResult) -> None:
+        """What became of a command."""
+
+
+Dump = Callable[[Sequence[int], str], Path]
+
+
+class AgentLoop:
+    """Looks, sends, and does what the aggregator asks; one for each job on a node."""
+
+    def __init__(
+        self,
+        observer: Looks,
+        uplink: Uplink,
+        *,
+        config: AgentConfig | None = None,
+        dump: Dump | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._observer = observer
+        self._uplink = uplink
+        self._config = config or AgentConfig()
+        self._dump = dump
+        self._clock = clock
+        self._watchfulness = Watchfulness()
+        self._tracing = Tracing()
+        self._pids: dict[int, int] = {}
+        self._candidates: set[int] = set()
+        self._facts: list[Facts] = []
+        self._connections = 0
+        self._debuggers: dict[int, str] = {}
+        self._found: deque[Detail] = deque()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="diagd-deep")
+        self._thread: threading.Thread | None = None
+
+    @property
+    def next_look_s(self) -> float:
+        """Seconds until the next look is due."""
+        return self._config.suspicious_look_s if self._watchfulness.suspicious else self._config.look_s
+
+    def start(self) -> None:
+        """Look in a thread of its own until `stop`."""
+        self._thread = threading.Thread(target=self.run, name="diagd-agent", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Look until `stop`."""
+        failures = 0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            try:
+                self.step()
+            except Exception:
+                failures += 1
+                if failures in (1, 10, 100, 1000):
+                    log.exception("a look failed (%d times so far)", failures)
+            self._wake.wait(max(self.next_look_s - (time.monotonic() - began), 0.01))
+            self._wake.clear()
+
+    def stop(self) -> None:
+        """Stop looking; what is under way is finished, what is not begun is dropped."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def step(self, *, everything: bool = False) -> None:
+        """One look; with `everything`, all ranks' details and histories, which is the last look."""
+        now_s = self._clock()
+        facts = self._facts = list(self._observer.look(now_s))
+        self._tracing.hide(facts, now_s)
+        self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
+        if self._uplink.connections != self._connections:
+            self._connections = self._uplink.connections
+            self._watchfulness.forget_sent()
+        due = self._watchfulness.due(facts, now_s)
+        began_cpu = time.thread_time()
+        if everything:
+            ranks = [f.rank for f in facts]
+            details = list(self._observer.deep(ranks, stacks=False, recorder=False, history=True)) if ranks else []
+        else:
+            details = self._details(self._candidates.union(due))
+        self._candidates = (self._candidates - {d.rank for d in details}) | {d.rank for d in details if not d.is_rank}
+        details = self._watchfulness.news(details, now_s, time.thread_time() - began_cpu)
+        details += self._take_found()
+        self._debuggers.update((d.rank, d.debugger) for d in details)
+        # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
+        self._uplink.send([f for f in facts if f.rank not in self._candidates], details, now_s)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether some process is gone and it is not known yet how it ended."""
+        return any(f.main_state in "XZ" and not f.status.gone and f.status is not Status.LOST for f in self._facts)
+
+    def pid_of(self, rank: int) -> int | None:
+        """The rank's live process, where it is on this node."""
+        return self._pids.get(rank)
+
+    def held_by(self, rank: int) -> str:
+        """The debugger or person that holds it, as the last detail has it; empty where none does."""
+        return self._debuggers.get(rank, "")
+
+    def _details(self, ranks: set[int]) -> list[Detail]:
+        for _ in range(3):
+            try:
+                found = self._observer.details(sorted(ranks)) if ranks else []
+                return [_only(detail, detail.exit is not None, False, False) for detail in found]
+            except RuntimeError:  # a deep look, in its own thread, changed what was being read
+                continue
+        return []
+
+    def _take_found(self) -> list[Detail]:
+        taken = []
+        while self._found:
+            taken.append(self._found.popleft())
+        return taken
+
+    def command(self, command: Command) -> None:
+        """Take a command; it is done in a thread of its own."""
+        with suppress(RuntimeError):  # already stopping
+            self._worker.submit(self._obey, command)
+
+    def _obey(self, command: Command) -> None:
+        result = CommandResult(id=command.id)
+        try:
+            self._do(command, result)
+        except Exception as exc:  # noqa: BLE001 - nobody else would hear of it; the aggregator asks again
+            log.warning("a command failed: %s: %s", type(exc).__name__, exc)
+            result.error = f"{type(exc).__name__}: {exc}"
+        # The details go first, so that the answer means that they are there.
+        if self._found:
+            self.flush()
+        self._uplink.answer(result)
+
+    def flush(self) -> None:
+        """Send what deep looks have found, now."""
+        details = self._take_found()
+        self._debuggers.update((d.rank, d.debugger) for d in details)
+        self._uplink.send([], details, self._clock())
+
+    def _do(self, command: Command, result: CommandResult) -> None:
+        match command.WhichOneof("what"):
+            case "look":
+                for (stacks, recorder, history), ranks in _by_depth(command.look).items():
+                    found = self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history)
+                    self._found.extend(_only(detail, stacks, recorder, history) for detail in found)
+            case "dump" if self._dump is not None:
+                result.folder = str(self._dump(list(command.dump.ranks), command.dump.incident))
+            case "end_rank":
+                pid = command.end_rank.pid
+                if self._pids.get(command.end_rank.rank) != pid:
+                    raise ValueError(f"rank {command.end_rank.rank} is not process {pid}: nothing is ended")
+                os.kill(pid, signal.SIGKILL)
+            case what:
+                raise ValueError(f"this agent cannot {what}")
+
+
+def _only(detail: Detail, stacks: bool, recorder: bool, history: bool) -> Detail:
+    """Without what was not asked for: an observer repeats what it saw before, and the state still has that."""
+    dropped: dict[str, object] = {}
+    if not stacks:
+        dropped.update(stacks=(), looks=())
+    if not recorder:
+        dropped.update(recorder=())
+    if not history:
+        dropped.update(history=())
+    return detail.with_(**dropped) if dropped else detail
+
+
+def _by_depth(look: LookCommand) -> dict[Deep, list[int]]:
+    """The ranks by what is to be seen of them, so that ranks alike are looked at together."""
+    stacks, recorder, history = set(look.stacks), set(look.recorder), set(look.history)
+    groups: dict[Deep, list[int]] = {}
+    for rank in sorted(stacks | recorder | history):
+        groups.setdefault((rank in stacks, rank in recorder, rank in history), []).append(rank)
+    return groups
+
+
+def agent_version() -> str:
+    """diagd's version, as installed."""
+    try:
+        return version("diagd")
+    except PackageNotFoundError:  # run from a checkout
+        return "0+unknown"
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def make_identity(
+    job_id: str,
+    *,
+    node: str | None = None,
+    command: Sequence[str] = (),
+    started_s: float = 0.0,
+    hang_after_s: float = 0.0,
+) -> Identity:
+    """Who this agent speaks for."""
+    return Identity(
+        node=node or socket.gethostname(),
+        job_id=job_id,
+        boot_id=boot_id(),
+        session=uuid.uuid4().hex,
+        agent_version=agent_version(),
+        command=tuple(command),
+        started_s=started_s,
+        hang_after_s=hang_after_s,
+    )
