@@ -61,6 +61,8 @@ class Job:
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     running = Job(tmp_path_factory.mktemp("job"))
+    with looking(running):  # until all its ranks have reported
+        pass
     yield running
     running.close()
 
@@ -75,8 +77,8 @@ def top(*words: str, cwd: Path | None = None, width: int = 100, height: int = 30
 
 
 @contextmanager
-def looking(job: Job, cwd: Path | None = None, **environ: Any) -> Iterator[Terminal]:
-    with top("--job", job.name, "--interval", "0.2", cwd=cwd, **environ) as terminal:
+def looking(job: Job, cwd: Path | None = None, interval: str = "0.2", **environ: Any) -> Iterator[Terminal]:
+    with top("--job", job.name, "--interval", interval, cwd=cwd, **environ) as terminal:
         terminal.wait(lambda: "rank 0:" in terminal.text and "3 ranks of 8" in terminal.lines[0])
         yield terminal
 
@@ -100,7 +102,7 @@ def test_a_person_looks_around_and_leaves(job: Job, tmp_path: Path) -> None:
 
 
 def test_the_window_may_change_its_size(job: Job) -> None:
-    with looking(job) as terminal:
+    with looking(job, interval="600") as terminal:
         for width, height in ((50, 10), (140, 40), (8, 2), (100, 30)):
             terminal.resize(width, height)
             terminal.wait(

@@ -66,6 +66,7 @@ def test_a_thousand_ranks_have_a_cell_each_and_fit_an_ordinary_window() -> None:
     grid = lines[4:20]
     assert len(lines) == 24
     assert [int(text.split()[0]) for text in grid] == list(range(0, 1024, 64))
+    assert grid[1] == "  64 ........ .....t?. ........ ........ ........ ........ ........ ........"
     assert "".join(text.split(maxsplit=1)[1].replace(" ", "") for text in grid) == "".join(
         {5: "s", 901: "s", 77: "t", 78: "?", 513: "!"}.get(n, ".") for n in range(1024)
     )
