@@ -32,6 +32,11 @@ def write_identity(**facts: Any) -> None:
         box.set_text(layout.IDENTITY, {**_FACTS, "command": [], "notes": STATE.notes[:5]})
 
 
+def fact(name: str, default: Any) -> Any:
+    """What this rank's identity says at the moment."""
+    return _FACTS.get(name, default)
+
+
 def _from_environment() -> dict[str, Any]:
     host = os.uname().nodename
     return {

@@ -8,12 +8,14 @@ class ProbeSpec:
 
     `modules`: install(module) is called with each of these right after it was imported, however that happens.
     `always`: it also works before the process is known to be a rank.
+    `drill`: it is there only where faults are to be planted, whatever probes are chosen.
     """
 
-    def __init__(self, name: str, modules: tuple[str, ...], always: bool = False) -> None:
+    def __init__(self, name: str, modules: tuple[str, ...], always: bool = False, drill: bool = False) -> None:
         self.name = name
         self.modules = modules
         self.always = always
+        self.drill = drill
 
 
 C10D = "torch.distributed.distributed_c10d"
@@ -38,4 +40,6 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("heartbeat", ()),
     ProbeSpec("stacks", ()),
     ProbeSpec("server", ()),
+    # Behind those that count the steps: its hooks run after theirs.
+    ProbeSpec("inject", ("torch.optim.optimizer", "torch.autograd", "deepspeed.runtime.engine"), drill=True),
 )

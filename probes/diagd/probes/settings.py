@@ -18,15 +18,22 @@ class Settings:
         job: The job's id.
         probes: By name; None: all.
         bench_steps: Switch the probes off and on every so many steps; 0: never.
+        faults: What to plant in a drill, as faults.py reads it; empty: nothing.
     """
 
     def __init__(
-        self, folder: str = "", job: str = "", probes: frozenset[str] | None = None, bench_steps: int = 0
+        self,
+        folder: str = "",
+        job: str = "",
+        probes: frozenset[str] | None = None,
+        bench_steps: int = 0,
+        faults: str = "",
     ) -> None:
         self.folder = folder
         self.job = job
         self.probes = probes
         self.bench_steps = bench_steps
+        self.faults = faults
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -37,6 +44,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         job=environ.get("DIAGD_JOB_ID", ""),
         probes=frozenset(name.strip() for name in names.split(",")) if names not in ("", "all") else None,
         bench_steps=_bench_steps(environ.get("DIAGD_BENCH", "")),
+        faults=environ.get("DIAGD_INJECT", "").strip(),
     )
 
 

@@ -18,10 +18,15 @@ SWITCHES: dict[str, Probe] = {}
 def start(environ: Mapping[str, str]) -> None:
     """Arrange for each wanted probe to be installed when its module is imported."""
     STATE.settings = settings.read(environ)
-    wanted = STATE.settings.probes
     for bit, spec in enumerate(PROBES):
-        if wanted is None or spec.name in wanted:
+        if _wanted(spec):
             _arrange(spec, Probe(spec.name, bit, spec.always))
+
+
+def _wanted(spec: ProbeSpec) -> bool:
+    if spec.drill:
+        return bool(STATE.settings.faults)
+    return STATE.settings.probes is None or spec.name in STATE.settings.probes
 
 
 def _arrange(spec: ProbeSpec, probe: Probe) -> None:
