@@ -85,3 +85,11 @@ def test_a_page_is_replaced_whole(tmp_path: Path) -> None:
     write_html(report(incident()), path)
     assert path.read_text().rstrip().endswith("</html>")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_drill_is_said_before_what_it_led_to() -> None:
+    text = page(
+        report(incident(), notes=["drill: --inject hang:rank=1,step=2", "drill: injected hang at step 2 (rank 1)"])
+    )
+    assert text.index("Drill, no real fault: --inject hang:rank=1,step=2") < text.index("hang.data_starved")
+    assert "Not watched" not in text

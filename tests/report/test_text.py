@@ -109,3 +109,19 @@ def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None
         "No rank was watched; no incident.",
         "Not watched: no ptrace.",
     ]
+
+
+def test_a_drill_is_not_mistaken_for_a_real_fault() -> None:
+    notes = ["drill: --inject kill:rank=2,step=9", "no ptrace", "drill: injected kill at step 9 (rank 2)"]
+    assert summary_lines(report(incident(), notes=notes))[1:] == [
+        "Drill, no real fault: --inject kill:rank=2,step=9; injected kill at step 9 (rank 2).",
+        "Not watched: no ptrace.",
+    ]
+    assert "nothing was injected so far" in summary_lines(report(notes=notes[:2]))[1]
+
+
+def test_the_probe_and_the_report_mean_the_same_by_a_drill() -> None:
+    from diagd.daemon.report import drill
+    from diagd.probes import inject
+
+    assert drill.DRILL == inject.DRILL

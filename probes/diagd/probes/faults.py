@@ -27,21 +27,20 @@ class Kind(NamedTuple):
     """One kind of fault."""
 
     example: str
-    does: str  # what the rank does, for help
     optional: tuple[str, ...] = ()
     factor: bool = False  # it lasts over a range of steps, and takes a factor
 
 
 KINDS: dict[str, Kind] = {
-    "hang": Kind("hang:rank=3,step=10", "sleeps for ever in its own code"),
-    "slow": Kind("slow:rank=1,factor=2,step=20-60", "takes factor times as long for each of these steps", factor=True),
-    "stop": Kind("stop:rank=0,step=15", "is stopped (SIGSTOP)"),
-    "kill": Kind("kill:rank=2,step=15", "is killed (SIGKILL)"),
-    "exit": Kind("exit:rank=1,step=9,code=3", "exits; code 0 where none is given", ("code",)),
-    "raise": Kind("raise:rank=1,step=9", "raises an exception"),
-    "mismatch": Kind("mismatch:rank=1,step=12", "enters an all_reduce of another size on the default group"),
-    "data": Kind("data:rank=1,step=20", "waits for ever for the next batch of its DataLoader"),
-    "gil": Kind("gil:rank=1,step=10", "waits for ever in C code that holds the GIL"),
+    "hang": Kind("hang:rank=3,step=10"),  # sleeps for ever in its own code
+    "gil": Kind("gil:rank=1,step=10"),  # waits for ever in C code that holds the GIL
+    "data": Kind("data:rank=1,step=20"),  # waits for ever for the next batch of its DataLoader
+    "mismatch": Kind("mismatch:rank=1,step=12"),  # enters an all_reduce of another size on the default group
+    "slow": Kind("slow:rank=1,factor=2,step=20-60", factor=True),  # its steps take factor times as long
+    "stop": Kind("stop:rank=0,step=15"),  # SIGSTOP
+    "kill": Kind("kill:rank=2,step=15"),  # SIGKILL
+    "raise": Kind("raise:rank=1,step=9"),  # raises an exception
+    "exit": Kind("exit:rank=1,step=9,code=3", ("code",)),  # exits, with code 0 where none is given
 }
 
 

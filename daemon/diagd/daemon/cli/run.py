@@ -13,6 +13,7 @@ from diagd.daemon.errors import DiagdError
 if TYPE_CHECKING:
     from diagd.daemon.cli.reportdir import ReportDir
     from diagd.daemon.supervisor import Outcome, Plan
+    from diagd.probes.faults import Fault
 
 _NOTHING_TO_RUN = "Which command? For example: diagd run -- torchrun --nproc-per-node 8 train.py"
 
@@ -31,6 +32,23 @@ class Seconds(click.ParamType[float]):
         if not math.isfinite(seconds) or seconds <= 0:
             self.fail(f"{value!r} is not a number of seconds above 0, such as 30", param, ctx)
         return seconds
+
+
+class FaultText(click.ParamType["Fault"]):
+    """A fault to plant, in the grammar of diagd.probes.faults."""
+
+    name = "fault"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Fault":
+        """From text."""
+        from diagd.probes.faults import FaultError, parse
+
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # click converts a default twice
+        try:
+            return parse(value)
+        except FaultError as exc:
+            self.fail(str(exc), param, ctx)
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -81,6 +99,14 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     help="Keep all that the ranks report, for replay.",
 )
 @click.option("--job-id", metavar="NAME", help="Call the job this. [default: Slurm's, torchrun's, or a new name]")
+@click.option(
+    "--inject",
+    type=FaultText(),
+    multiple=True,
+    envvar="DIAGD_INJECT",
+    metavar="FAULT",
+    help="For drills: DISTURB the job by planting this fault, such as hang:rank=3,step=10 (all kinds below).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary when all went well.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
 def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options: Any) -> int:
@@ -95,6 +121,17 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
       diagd run -- torchrun --nproc-per-node 8 train.py --lr 3e-4
       diagd run --report out --on-hang abort -- accelerate launch train.py
       DIAGD_DISABLE=1 diagd run -- python train.py      (the probes stay out)
+
+    --inject is the one thing in diagd that is meant to disturb a job: it shows what diagd says of a fault, on a job
+    that may be lost. The fault acts when the rank has completed that training step; steps count from 1.
+
+    \b
+      hang:rank=3,step=10               sleeps for ever in its own code
+      gil:rank=1,step=10                waits for ever in C code that holds the GIL
+      data:rank=1,step=20               waits for ever for its DataLoader's next batch
+      mismatch:rank=1,step=12           enters an all_reduce of another size on the default group
+      slow:rank=0,2-3,factor=2,step=20-60   takes factor times as long for these steps (20- to the end)
+      stop, kill, raise, exit[,code=3]  such as stop:rank=0,step=15
 
     \b
     Exit code: the command's own, 128+N where signal N ended it; 86 where diagd ended the job;
@@ -131,6 +168,9 @@ def _plan(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str | N
     environ = dict(os.environ)
     if job_id is not None:
         environ["DIAGD_JOB_ID"] = job_id
+    if faults := " ".join(map(str, options["inject"])):
+        environ["DIAGD_INJECT"] = faults
+        _say(f"this is a drill, which disturbs the job: {faults}")
     name = job_id_of(words, environ)
     place, reason = find_place(name, environ)
     if place is None:

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from diagd.daemon.ranks import rank_ranges
+from diagd.daemon.report.drill import drill_text, unwatched
 from diagd.daemon.report.text import OTHER_OPERATIONS
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -40,6 +41,8 @@ def page(report: Mapping[str, Any]) -> str:
         headline=_headline(report),
         culprits={rank for incident in open_ones for rank in incident["ranks"]},
         other_operations=OTHER_OPERATIONS,
+        drill=drill_text(report.get("notes") or []),
+        unwatched=unwatched(report.get("notes") or []),
         zone=time.strftime("%Z"),
     )
 

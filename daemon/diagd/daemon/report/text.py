@@ -7,6 +7,7 @@ from typing import Any
 
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
+from diagd.daemon.report.drill import drill_text, unwatched
 
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 300
@@ -95,16 +96,18 @@ def _evidence(evidence: Sequence[Json]) -> str:
 
 
 def summary_lines(report: Json) -> list[str]:
-    """How the job went, in one or two lines, also when all went well.
+    """How the job went, in one to three lines, also when all went well.
 
     Args:
         report: As in report.json.
     """
     incidents = report["incidents"]
-    notes = report.get("notes") or []
+    notes = unwatched(report.get("notes") or [])
     ranks = _ranks_and_steps(report["ranks"]) if report["ranks"] or not notes else "No rank was watched"
     verdict = _incidents(incidents) if report.get("judged", True) else "not judged"
     lines = [f"{ranks}; {verdict}."]
+    if drill := drill_text(report.get("notes") or []):
+        lines.append(_cut(f"{_one_line(drill)}."))
     if notes:
         lines.append(
             _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")
