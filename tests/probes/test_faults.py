@@ -42,7 +42,7 @@ def test_several_stand_between_blanks() -> None:
         ("hang:rank=3", "step missing"),
         ("hang", "rank and step missing"),
         ("hagn:rank=3,step=1", "did you mean hang?"),
-        ("freeze:rank=3,step=1", "known are hang, slow"),
+        ("freeze:rank=3,step=1", "known are hang, gil"),
         ("", "there is no fault ''"),
         ("hang:3,step=1", "'3' is not of the form key=value"),
         ("hang:rank=3,rank=4,step=1", "rank stands there twice"),
