@@ -21,6 +21,7 @@ COMMANDS = (
     "replay",
     "explain",
     "doctor",
+    "selftest",
     "agent",
     "aggregator",
     "completion",
