@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,8 +35,8 @@ class Names(click.ParamType["tuple[Drill, ...]"]):
             return value
         wanted = [name.strip() for name in str(value).split(",")]
         known = [drill.name for drill in DRILLS]
-        if unknown := next((name for name in wanted if name not in known), None):
-            self.fail(f"{unknown!r} is none of {', '.join(known)}", param, ctx)
+        if unknown := [name for name in wanted if name not in known]:
+            self.fail(f"{unknown[0]!r} is none of {', '.join(known)}", param, ctx)
         return tuple(drill for drill in DRILLS if drill.name in wanted)
 
 
@@ -68,7 +68,7 @@ def command(only: "tuple[Drill, ...] | None", python: Path | None, as_json: bool
         click.echo(f"Python {trainer.python} with torch {trainer.torch} ({trainer.path})")
     began_s = time.monotonic()
     results, progress = [], _Progress()
-    with _ends_at_a_signal(), closing(run_drills(only or DRILLS, trainer, progress)) as coming:
+    with _noting_signals(progress), closing(run_drills(only or DRILLS, trainer, progress)) as coming:
         for result in coming:
             progress.clear()
             results.append(result)
@@ -83,42 +83,44 @@ def command(only: "tuple[Drill, ...] | None", python: Path | None, as_json: bool
     return int(right < len(results))
 
 
-@contextmanager
-def _ends_at_a_signal() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end the jobs too, as Ctrl-C does; while they end, no further signal cuts that short."""
-
-    def leave(number: int, _: Any) -> NoReturn:
-        for one in (signal.SIGINT, *caught):
-            signal.signal(one, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        sys.exit(128 + number)
-
-    caught = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, *caught)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class _Progress:
     """What runs at the moment, in a line that is written over; nothing where that is no terminal."""
 
     def __init__(self) -> None:
+        self.signal = 0
         self._terminal = sys.stderr.isatty()
         self._began_s = time.monotonic()
+        self._shown = ""
 
     def __call__(self, names: Sequence[str]) -> None:
-        if self._terminal:
-            text = f"{time.monotonic() - self._began_s:3.0f} s  {', '.join(names)} …"
+        if self.signal:
+            self.clear()
+            raise KeyboardInterrupt if self.signal == signal.SIGINT else SystemExit(128 + self.signal)
+        text = f"{time.monotonic() - self._began_s:3.0f} s  {', '.join(names)} …"
+        if self._terminal and text != self._shown:
+            self._shown = text
             click.echo(f"\r\033[K{text}", nl=False, err=True)
 
     def clear(self) -> None:
         """Take the line away."""
         if self._terminal:
+            self._shown = ""
             click.echo("\r\033[K", nl=False, err=True)
+
+
+@contextmanager
+def _noting_signals(progress: _Progress) -> Iterator[None]:
+    """Have signals end it between two looks alone: one that came while a job starts or ends would leave that behind."""
+
+    def note(number: int, _: Any) -> None:
+        progress.signal = number
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _lines(result: "Result", trainer: "Trainer") -> list[str]:

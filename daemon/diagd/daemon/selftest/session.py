@@ -19,12 +19,12 @@ AT_ONCE = 2  # each costs a core while it imports torch
 def run_drills(
     drills: Sequence[Drill], trainer: Trainer, progress: Callable[[Sequence[str]], None]
 ) -> Generator[Result, None, None]:
-    """Each drill's result as it comes; to close the iterator ends all that run.
+    """Each drill's result as it comes; to close the generator ends all that run.
 
     Args:
         drills: Which, in their order.
         trainer: The Python that has torch.
-        progress: Told at each look, of the names of those that run.
+        progress: Told at each look, of the names of those that run; what it raises ends all.
     """
     folder = Path(tempfile.mkdtemp(prefix="diagd-selftest-"))
     waiting, running = deque(drills), list[Running]()

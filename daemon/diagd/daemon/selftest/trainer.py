@@ -13,6 +13,7 @@ from diagd.daemon.errors import DiagdError
 OLDEST = (3, 11)  # that the probes run in
 _CANNOT = 4
 _TIMEOUT_S = 30.0
+_MOST_SAID = 120  # characters
 # Without importing torch, which takes seconds.
 _ASK = """
 import json, sys
@@ -74,7 +75,7 @@ def _ask(path: str) -> Trainer | str:
     except OSError as exc:
         return exc.strerror or str(exc)
     except (ValueError, IndexError):
-        return (done.stderr.strip().splitlines() or ["is no Python"])[-1]
+        return (done.stderr.strip().splitlines() or ["is no Python"])[-1][:_MOST_SAID]
     return _judged(path, said["python"], said["torch"])
 
 
