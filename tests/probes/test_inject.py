@@ -120,6 +120,34 @@ def test_an_optimizers_step_that_completes_no_training_step_is_none(job: Job) ->
         job.step()
 
 
+@pytest.mark.parametrize(
+    ("name", "owner", "method"),
+    [
+        ("torch.autograd", None, "backward"),
+        ("deepspeed.runtime.engine", "DeepSpeedEngine", "_take_model_step"),
+        ("deepspeed.runtime.engine", "DeepSpeedEngine", "step"),
+    ],
+)
+def test_steps_that_no_optimizer_of_torchs_makes_are_seen_too(
+    job: Job, name: str, owner: str | None, method: str
+) -> None:  # fmt: skip
+    def one_step(*_: Any) -> str:
+        STATE.live[Live.STEP] = max(STATE.live[Live.STEP], 0) + 1
+        return "its result"
+
+    engine = type("Engine", (), {method: one_step})
+    module = SimpleNamespace(__name__=name, backward=one_step, DeepSpeedEngine=engine)
+    STATE.settings.faults = "hang:rank=1,step=3"
+    identity._FACTS.update(rank=1, attempt=0)
+    inject.install(Probe("inject", 16, always=False), module)
+    call = getattr(engine(), method) if owner else module.backward
+    assert [call(), call()] == ["its result"] * 2
+    with pytest.raises(Stuck):
+        call()
+    inject.remove()
+    assert (getattr(engine, method) if owner else module.backward) is one_step
+
+
 def test_a_compiler_that_traces_meets_nothing(job: Job) -> None:
     job.plant("hang:rank=1,step=2")
     job.compiling = True

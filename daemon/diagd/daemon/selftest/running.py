@@ -26,7 +26,8 @@ _TAIL_LINES = 8
 _JOB = Path(__file__).with_name("job.py")
 _INJECTED = "diagd: injected "
 # What the caller's own job may have set: it would make this one another.
-_NOT_OURS = ("DIAGD_", "SLURM_", "TORCHELASTIC_", "PET_", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_")
+_NOT_OURS = ("DIAGD_", "SLURM_", "TORCHELASTIC_", "PET_", "MASTER_", "RANK", "WORLD_SIZE", "ROLE_NAME",
+             *(f"{of}_{what}" for of in ("LOCAL", "GROUP", "ROLE") for what in ("RANK", "WORLD_SIZE")))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
