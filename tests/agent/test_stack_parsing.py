@@ -1,6 +1,9 @@
 """What faulthandler and py-spy write, and whose the frames are."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -150,3 +153,41 @@ def test_equal_stacks_are_one_group_and_the_odd_one_stands_out() -> None:
     assert grouping.describe(grouping.group_stacks(stacks)) == (
         "ranks 0-2,4-7: all_reduce ← main train.py:4; rank 3: match ← main train.py:4; rank 8: no stack"
     )
+
+
+RAW = """thread (41): bgth;Thread._bootstrap (/usr/lib/python3.11/threading.py:1002);bg (/job/train.py:8) 29
+thread (40): MainThread;<module> (/job/train.py:11);Loader.slow part (/job/my (old) files/train.py:3) 6
+thread (40): MainThread;<module> (/job/train.py:11);burn (/job/train.py:6) 23
+thread (40): MainThread 2
+no count here
+"""
+
+
+def test_samples_are_the_main_threads_places_most_often_first() -> None:
+    found = pyspy.parse_samples(RAW, 40)
+    assert [times for _, times in found] == [23, 6]
+    assert [frame.function for frame in found[0][0]] == ["burn", "<module>"]
+    assert (found[1][0][0].file, found[1][0][0].line) == ("/job/my (old) files/train.py", 3)
+    assert all(frame.user for places, _ in found for frame in places)
+
+
+def test_a_running_process_is_sampled_where_it_spends_its_time(tmp_path: Path) -> None:
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import time\ndef rests():\n    time.sleep(0.05)\ndef hurries():\n    pass\n"
+        "print('up', flush=True)\nwhile True:\n    rests()\n    hurries()\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = pyspy.sample(process.pid)
+        finally:
+            process.kill()
+    assert found[0][0][0].function == "rests"
+    assert found[0][1] >= 5
+
+
+def test_a_process_that_is_not_there_gives_no_samples() -> None:
+    with pytest.raises(NoStack):
+        pyspy.sample(2**22 - 3)

@@ -8,6 +8,8 @@ from tests.detectors.training import Training, all_with_more, usual, with_more
 
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.registry import detect
+from diagd.daemon.state.model import Status
 
 TRAIN = at("train_step", "/job/train.py", 40)
 DECODE = at("decode", "/job/data.py", 12)
@@ -21,7 +23,7 @@ def test_a_rank_whose_own_work_takes_longer_is_a_straggler_though_all_steps_are_
     found = Training(world).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068)).finds()
     assert (found.kind, found.ranks, found.severity) == ("slow.straggler", (1,), Severity.WARNING)
     assert found.waiting_ranks == tuple(r for r in range(world) if r != 1)
-    assert "forward" in found.summary
+    assert "backward takes longer" in found.summary
 
 
 def test_a_straggler_from_the_first_step_on_needs_no_better_past() -> None:
@@ -84,6 +86,12 @@ def test_the_place_is_where_it_was_seen_most_often() -> None:
     found = training.goes(8, with_more(1, "forward", 0.05)).finds()
     assert (found.locations[0].rank, found.locations[0].frame.function) == (1, "collate")
     assert "collate" in found.summary
+
+
+def test_samples_count_as_often_as_they_were_seen() -> None:
+    training = Training(2).goes(8).seen(1, at("once", "/job/data.py", 7), TRAIN)
+    training.seen(1, at("mostly", "/job/data.py", 9), TRAIN, role="sample", times=20)
+    assert training.goes(8, with_more(1, "forward", 0.05)).finds().locations[0].frame.function == "mostly"
 
 
 # --- all ranks
@@ -190,3 +198,31 @@ def test_a_slow_rank_is_looked_at_and_all_are_asked_when_they_arrive() -> None:
 
 def test_a_job_at_its_usual_pace_is_asked_for_no_stacks() -> None:
     assert attention(Training(4).goes(20).state).stacks == ()
+
+
+# --- what chance and other waits look like
+
+
+def test_a_few_meetings_in_less_than_three_seconds_favour_nobody() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "forward": 0.3 if rank == 0 else 0.05}
+
+    training = Training(2).goes(8)
+    for placed in training.ranks:
+        placed.entered = []
+    training.state.paces[0].arrivals.clear()
+    training.state.paces[1].arrivals.clear()
+    assert [f.kind for f in training.goes(2.5, own).find() if f.kind == "slow.straggler"] == []
+
+
+def test_where_ranks_also_send_and_receive_nobody_is_blamed_for_a_wait_in_that() -> None:
+    training = Training(4).goes(8).goes(8, with_more(1, "forward", 0.05))
+    assert training.find()
+    training.state.paces[2].p2p_s = training.now_s
+    assert training.find() == ()
+
+
+def test_what_was_found_is_not_judged_anew_when_others_have_ended() -> None:
+    training = Training(3).goes(8).goes(8, with_more(1, "forward", 0.05))
+    training.state.columns.status[2] = Status.EXITED
+    assert not [f for f in detect(training.state) if f.kind.startswith("slow")]

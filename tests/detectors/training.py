@@ -1,7 +1,7 @@
 """A training in lockstep, written down: what each rank does of its own in a step, and what follows for all of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from diagd.daemon.detectors.finding import Finding
@@ -66,11 +66,14 @@ class Training:
         self.now_s = began_s + max(mine) + collective_s
         self.step += 1
 
-    def seen(self, rank: int, *frames: Frame, role: str = "rank") -> Self:
+    def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0) -> Self:
         """From now on a closer look finds it, or its data worker, there."""
         placed = self.ranks[rank]
         kept = tuple(s for s in placed.stacks if s.role != role)
-        placed.stacks = (*kept, Stack(100 + rank, role, "R", (Thread(1, "MainThread", frames, main=True),), 0.0))
+        placed.stacks = (
+            *kept,
+            Stack(100 + rank, role, "R", (Thread(1, "MainThread", frames, main=True),), 0.0, times=times),
+        )
         return self
 
     def _look(self) -> None:
@@ -81,7 +84,7 @@ class Training:
             extra |= {name: placed.totals[name] for name in HOST}
             facts.append(Facts(rank, pid=100 + rank, step=self.step, step_s=self.now_s, operations=self._place,
                                heartbeat_s=self.now_s, main_cpu_s=placed.totals["cpu"], extra=extra))  # fmt: skip
-            stacks = tuple(Stack(s.pid, s.role, s.state, s.threads, self.now_s) for s in placed.stacks)
+            stacks = tuple(replace(s, taken_s=self.now_s) for s in placed.stacks)
             groups = (Group("0", tuple(range(len(self.ranks)))),)
             details.append(Detail(rank, pid=100 + rank, backend=self.backend, groups=groups, stacks=stacks,
                                   recorder=tuple(placed.entered), world_size=len(self.ranks)))  # fmt: skip

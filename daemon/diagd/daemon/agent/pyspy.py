@@ -1,9 +1,11 @@
 """Run py-spy and parse its JSON: stacks from outside, also of a stopped process, where ptrace is allowed."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,11 @@ NO_PERMISSION = (
     "no permission to read its memory: give the agent CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE, in Kubernetes "
     'securityContext.capabilities.add: ["SYS_PTRACE"]), or set /proc/sys/kernel/yama/ptrace_scope to 0'
 )
+
+
+SAMPLE_RATE = 25  # a second: enough to tell where most of the time goes, at a few percent of a core for that second
+SAMPLE_LIMIT_S = 2.5
+_SAMPLED = re.compile(r"(?P<name>.+?) \((?P<file>.+):(?P<line>\d+)\)")
 
 
 class NoStack(Exception):
@@ -44,6 +51,51 @@ def dump(pid: int, timeout_s: float = 2.0) -> tuple[Thread, ...]:
     if done.returncode != 0:
         raise NoStack(reason(done.stderr))
     return parse(done.stdout, pid)
+
+
+def sample(pid: int, rate: int = SAMPLE_RATE) -> list[tuple[tuple[Frame, ...], int]]:
+    """Where the main thread was during a second, also asleep, with how often; the process goes on meanwhile.
+
+    Raises:
+        NoStack: There is no py-spy, no permission, or no answer in time.
+    """
+    if (path := program()) is None:
+        raise NoStack("py-spy is not installed")
+    with tempfile.TemporaryDirectory(prefix="diagd-") as folder:
+        file = Path(folder) / "samples"
+        command = [
+            path, "record", "--nonblocking", "--idle", "--threads", "--full-filenames", "--format", "raw",
+            "--duration", "1", "--rate", str(rate), "--output", str(file), "--pid", str(pid),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SAMPLE_LIMIT_S, check=False)
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except (subprocess.TimeoutExpired, OSError) as exc:
+            raise NoStack(f"py-spy took no samples: {exc}") from None
+    if done.returncode != 0:
+        raise NoStack(reason(done.stderr))
+    return parse_samples(text, pid)
+
+
+def parse_samples(text: str, pid: int) -> list[tuple[tuple[Frame, ...], int]]:
+    """The main thread's places in py-spy's raw form (a line each: frames, outermost first, and a count)."""
+    found = []
+    for line in text.splitlines():
+        frames_text, _, times = line.rpartition(" ")
+        first, *rest = frames_text.split(";")
+        if first.startswith(f"thread ({pid})") and times.isdecimal():
+            read = [frame for part in reversed(rest) if (frame := _sampled_frame(part)) is not None]
+            if read:
+                found.append((frames.own(read), int(times)))
+    return sorted(found, key=lambda place: -place[1])
+
+
+def _sampled_frame(text: str) -> Frame | None:
+    """One such frame: "Class.function (/path/file.py:12)"; None where it is none."""
+    matched = _SAMPLED.fullmatch(text.strip())
+    if matched is None:
+        return None
+    return _frame({"name": matched["name"], "filename": matched["file"], "line": matched["line"]})
 
 
 def parse(text: str, pid: int) -> tuple[Thread, ...]:

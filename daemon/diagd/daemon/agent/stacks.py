@@ -14,6 +14,7 @@ from diagd.daemon.state.model import Stack, Thread
 SIGNAL_WAIT_S = 0.5
 LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be written in between
 _SETTLED_S = 0.02  # faulthandler writes in small pieces: done when the file has not grown for so long
+_MOST_SAMPLES = 6
 _FILE_BYTES = 256 * 1024
 _STOPPED = ("T", "t")
 _TGKILL = {"x86_64": 234, "aarch64": 131}
@@ -60,6 +61,19 @@ def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stac
         target.pid, _role(target.role, stat.name, found), stat.state, found, time.time(), source,
         call.name, proc.wchan(target.pid), "; ".join(filter(None, notes)),
     )  # fmt: skip
+
+
+def samples(pid: int) -> list[Stack]:
+    """Where a running rank's main thread was during a second, most often first; nothing where that cannot be seen."""
+    try:
+        seen = pyspy.sample(pid)
+    except pyspy.NoStack:
+        return []
+    now_s = time.time()
+    return [
+        Stack(pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s, times=times)
+        for places, times in seen[:_MOST_SAMPLES]
+    ]
 
 
 def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tuple[Thread, ...]:

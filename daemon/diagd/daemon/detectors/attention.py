@@ -12,7 +12,7 @@ QUIET_FIRST_STEP_S = 5.0
 MOST_RANKS = 64  # looked at in one go
 ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing points to it
 ARRIVALS_SLOW_S = 3.0  # and where something does
-SAMPLES = 10  # stacks of a slow rank that tell where it is, without disturbing it more than that
+SAMPLES = 40  # of a slow rank's stack tell where it is
 MOST_SAMPLED = 4
 ROUTINE_S = 10.0  # so often the last operations of all are compared, hang or not
 
@@ -67,8 +67,8 @@ def _begun_s(state: JobState) -> float:
 
 
 def _is_sampled_too_little(state: JobState, rank: int) -> bool:
-    looks = [at_s for at_s, role, _ in state.paces[rank].frames if role == "rank" and state.now_s - at_s <= LOOKS_S]
-    return len(looks) < SAMPLES
+    looks = [look for look in state.paces[rank].frames if look.role == "rank" and state.now_s - look.at_s <= LOOKS_S]
+    return sum(look.times for look in looks) < SAMPLES
 
 
 def _not_compared(state: JobState, rank: int) -> bool:

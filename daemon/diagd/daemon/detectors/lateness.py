@@ -45,15 +45,15 @@ class Lateness:
         return self.cost_s.get(rank, 0.0) / self.span_s
 
 
-def lateness(state: JobState, since_s: float) -> Lateness | None:
-    """The lateness of the ranks in the group where most is lost; None where too little is known since then."""
+def lateness(state: JobState, since_s: float) -> list[Lateness]:
+    """The lateness of the ranks in each group of which enough is known since then; where most is lost first."""
     by_group: dict[str, list[Meeting]] = defaultdict(list)
     for (group, _), meeting in _meetings(state, since_s).items():
         by_group[group].append(meeting)
     # What a rank saves or evaluates alone makes the others wait too, and is meant to.
     meant_s = {r: pace.spent_s(PAUSES, since_s) for r, pace in state.paces.items()}
     found = [made for meetings in by_group.values() if (made := _summed(meetings, meant_s, state.now_s)) is not None]
-    return max(found, key=lambda made: (max(made.cost_s.values()), made.meetings), default=None)
+    return sorted(found, key=lambda made: (-max(made.cost_s.values()), -made.meetings))
 
 
 def _meetings(state: JobState, since_s: float) -> dict[Place, Meeting]:

@@ -62,7 +62,7 @@ def in_data_loader(detail: Detail) -> bool:
 
 def busy_workers(detail: Detail) -> list[Stack]:
     """Stacks of the rank's workers that are inside the user's code, not waiting for an index."""
-    return [s for s in detail.stacks if s.role != "rank" and any(_user_frames(s))]
+    return [s for s in detail.stacks if s.role not in ("rank", "sample") and any(_user_frames(s))]
 
 
 def first(locations: Iterable[Location], rank: int | None = None) -> Frame | None:

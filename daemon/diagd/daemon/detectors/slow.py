@@ -12,6 +12,7 @@ from diagd.daemon.detectors.slowness import CURRENT_S, Current, Excess, is_slowe
 
 KEY = "pace"
 COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
+STEADY_SPAN_S = 3.0  # in less, chance can favour one rank
 HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
 LATE_A_STEP_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
@@ -32,19 +33,36 @@ def slow(scene: Scene) -> Iterator[Finding]:
     stands = scene.longest_s(tuple(scene.graph.waits)) >= scene.late_s
     if state.from_dumps or state.ended_s is not None or stands:
         return
+    if any(state.status(r).gone for r in state.ranks()):
+        return  # there is nobody left to compare with, and what was found stands
     steps = pace_of(scene.state)
     if not steps.now:
         return
     lately = lateness(state, min(rates.since_s for rates in steps.now.values()))
-    for late, holds in ((lately, _steady), (lateness(state, state.now_s - LOOK_BACK_S), _bursts)):
-        if late is not None and (culprits := _culprits(late, steps, holds)):
-            yield _straggling(scene, steps, late, culprits)
+    for found, holds in ((lately, _steady), (lateness(state, state.now_s - LOOK_BACK_S), _bursts)):
+        # Time that a rank waits in send and recv for another would be laid to it.
+        if found and not _sends(scene) and (culprits := _of_groups(found, steps, holds)):
+            yield _straggling(scene, steps, found, culprits)
             return
-    if (found := _slowed(scene, steps, lately)) is not None:
-        yield found
+    if (slowed := _slowed(scene, steps, lately)) is not None:
+        yield slowed
+
+
+def _sends(scene: Scene) -> bool:
+    """Whether ranks wait for each other in send and recv, too."""
+    return any(scene.state.now_s - pace.p2p_s <= LOOK_BACK_S for pace in scene.state.paces.values())
 
 
 # --- one rank, or a few
+
+
+def _of_groups(found: list[Lateness], steps: Current, holds: Callable[[Lateness, int], bool]) -> tuple[int, ...]:
+    """The culprits of the group in which most is lost, and of those in which nearly as much is."""
+    if not (first := _culprits(found[0], steps, holds)):
+        return ()
+    most_s = max(found[0].cost_s.values())
+    near = [late for late in found[1:] if max(late.cost_s.values()) >= NEAR * most_s]
+    return tuple(sorted({*first, *(r for late in near for r in _culprits(late, steps, holds))}))
 
 
 def _culprits(late: Lateness, steps: Current, holds: Callable[[Lateness, int], bool]) -> tuple[int, ...]:
@@ -62,7 +80,8 @@ def _culprits(late: Lateness, steps: Current, holds: Callable[[Lateness, int], b
 
 
 def _steady(late: Lateness, rank: int) -> bool:
-    return all(part / (late.span_s / 2) >= HALF_SHARE for part in late.halves[rank])
+    steady = all(part / (late.span_s / 2) >= HALF_SHARE for part in late.halves[rank])
+    return steady and late.span_s >= STEADY_SPAN_S
 
 
 def _bursts(late: Lateness, rank: int) -> bool:
@@ -73,14 +92,16 @@ def _bursts(late: Lateness, rank: int) -> bool:
     return late.until_s - times[-1] <= STILL_GAPS * gap_s  # else it has recovered
 
 
-def _straggling(scene: Scene, steps: Current, late: Lateness, ranks: tuple[int, ...]) -> Finding:
-    worst = max(ranks, key=lambda r: late.cost_s[r])
+def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tuple[int, ...]) -> Finding:
+    late = found[0]
+    worst = max(late.cost_s, key=lambda r: late.cost_s[r])
     lost_s = late.share(worst) * steps.now[worst].step_s
     others = [steps.now[r] for r in late.cost_s if r in steps.now and r not in ranks]
     excess = slowness.against(steps.now[worst], others, lost_s)
     kind, key, why = _of_rank(excess)
-    how = "at every step" if len(late.lasts[worst]) >= OFTEN * steps.now[worst].steps else "in bursts"
-    rest = tuple(r for r in sorted(late.cost_s) if r not in ranks)
+    often = len(late.lasts[worst]) >= OFTEN * late.span_s / steps.now[worst].step_s
+    how = "at every step" if often else "in bursts"
+    rest = tuple(r for r in sorted({r for one in found for r in one.cost_s}) if r not in ranks)
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
         f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {why}"
@@ -106,21 +127,22 @@ def _of_rank(excess: Excess) -> tuple[str, str, str]:
         return "slow.host", *host
     phase = excess.largest_phase()
     if phase and excess.part(phase) >= PART:
-        return "slow.straggler", "slow_rank", f"because its own work in phase {phase} takes longer"
+        where = f"in phase {phase}" if phase in ("data", "optimizer") else "between the optimizer's step and backward"
+        return "slow.straggler", "slow_rank", f"because its own work {where} takes longer"
     return "slow.straggler", "slow_rank", "because its own work takes longer"
 
 
 # --- all of them
 
 
-def _slowed(scene: Scene, steps: Current, late: Lateness | None) -> Finding | None:
+def _slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | None:
     """All ranks' steps take longer than they did, and not because they have more to compute."""
     known = {r: (steps.now[r], steps.usual[r]) for r in steps.usual}
     slowed = {r: pair for r, pair in known.items() if is_slowed(*pair)}
     if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
         return None  # of some it is not known, or they are as fast as ever
     excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
-    made = _of_all(scene, excess, late)
+    made = _of_all(scene, excess, found)
     if made is None:
         return None
     kind, key, why = made
@@ -135,7 +157,7 @@ def _slowed(scene: Scene, steps: Current, late: Lateness | None) -> Finding | No
     return _finding(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence), data=key == "data")
 
 
-def _of_all(scene: Scene, excess: dict[int, Excess], late: Lateness | None) -> tuple[str, str, str] | None:
+def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tuple[str, str, str] | None:
     """The same for all ranks together; None where they have more to compute, which is no fault."""
     if median(e.part("data") for e in excess.values()) >= PART:
         return "slow.data", "data", "because the input comes late"
@@ -146,7 +168,7 @@ def _of_all(scene: Scene, excess: dict[int, Excess], late: Lateness | None) -> t
     # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
     on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
     in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
-    together = late is not None and max(late.share(r) for r in late.cost_s) < QUIET_SHARE
+    together = bool(found) and all(late.share(r) < QUIET_SHARE for late in found for r in late.cost_s)
     if together and max(in_python, in_backward) >= PART:
         return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
     return None
@@ -157,9 +179,10 @@ def _finding(
 ) -> Finding:  # fmt: skip
     locations = tuple(place for r in ranks for place in slowness.places(scene.state, r, data))
     where = words.place_text(locations[0].frame) if locations else ""
+    often = "most often " if any(slowness.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
         names=("worker",) if data and slowness.in_worker(scene.state, ranks) else (),
-        summary=words.shortened(said + (f"; most often in {where}" if where else "") + "."), causes=(cause,),
+        summary=words.shortened(said + (f"; {often}in {where}" if where else "") + "."), causes=(cause,),
         locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
     )  # fmt: skip

@@ -19,6 +19,7 @@ HOST_PART = 0.4
 FAULT_S = 0.0001  # a page from a fast disk; a slow one takes fifty times as long, so this is the least it costs
 LOOKS_S = 30.0
 MOST_PLACES = 3
+OFTEN_LOOKS = 3
 # Phases that are a rank's own doing; in the others it may wait for ranks.
 OWN = ("data", "forward", "optimizer", "other", "init")
 _HOST_WORDS = {
@@ -143,14 +144,24 @@ def places(state: JobState, rank: int, data: bool) -> tuple[Location, ...]:
     pace = state.paces.get(rank)
     if pace is None:
         return ()
-    seen = [(role, frames) for at_s, role, frames in pace.frames if state.now_s - at_s <= LOOKS_S]
+    seen = [look for look in pace.frames if state.now_s - look.at_s <= LOOKS_S]
     found: list[Frame] = []
     for roles in (("worker", "child"), ("rank",)) if data else (("rank",),):
-        counted = Counter(f for role, frames in seen if role in roles and (f := _innermost(frames, data)) is not None)
+        counted: Counter[Frame] = Counter()
+        for look in seen:
+            if look.role in roles and (frame := _innermost(look.frames, data)) is not None:
+                counted[frame] += look.times
         found += [frame for frame, _ in counted.most_common(MOST_PLACES)]
     if not found and (site := state.detail(rank).backward_site) is not None:
         found = [site]
     return tuple(Location(rank, frame) for frame in found)
+
+
+def seen_often(state: JobState, rank: int) -> bool:
+    """Whether its places rest on more than a look or two."""
+    pace = state.paces.get(rank)
+    looks = pace.frames if pace is not None else ()
+    return sum(look.times for look in looks if state.now_s - look.at_s <= LOOKS_S) >= OFTEN_LOOKS
 
 
 def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
@@ -166,4 +177,4 @@ _WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather"
 def in_worker(state: JobState, ranks: Sequence[int]) -> bool:
     """Whether a data worker of theirs was seen in the user's own code."""
     looks = (look for r in ranks if (pace := state.paces.get(r)) is not None for look in pace.frames)
-    return any(role in ("worker", "child") and any(f.user for f in frames) for _, role, frames in looks)
+    return any(look.role in ("worker", "child") and any(f.user for f in look.frames) for look in looks)

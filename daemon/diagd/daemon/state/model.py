@@ -55,7 +55,7 @@ class Stack:
     """The stacks of one process: the rank's own, or a child's (a data worker)."""
 
     pid: int
-    role: str  # rank, worker, child
+    role: str  # rank, worker, child; sample: one of the places that the running rank was seen at, see `times`
     state: str  # R S D T Z, of its main thread
     threads: tuple[Thread, ...]
     taken_s: float
@@ -63,6 +63,7 @@ class Stack:
     syscall: str = ""  # of the main thread, e.g. "futex", "read", "openat"; empty where not known
     wchan: str = ""
     note: str = ""  # why there are no threads, where that is so
+    times: int = 0  # of a sample: how often it was seen so
 
     @property
     def main(self) -> Thread | None:

@@ -14,8 +14,17 @@ WINDOW_S = 0.8
 WARM_STEPS = 2  # the first ones compile and allocate
 KEPT = 240  # samples, two a second
 KEPT_ARRIVALS = 1024
-KEPT_FRAMES = 24
+KEPT_FRAMES = 64
 BEST_OF = 6  # from so many windows on, one lucky window is no baseline
+
+
+class Seen(NamedTuple):
+    """Where a thread was."""
+
+    at_s: float
+    role: str  # of its process: rank, worker, child
+    frames: tuple[Frame, ...]
+    times: int  # how often, of one sampling
 
 
 class Sample(NamedTuple):
@@ -60,8 +69,9 @@ class Pace:
     pid: int = 0
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
     arrivals: OrderedDict[tuple[str, int, str], float] = field(default_factory=OrderedDict)  # (group, place, source)
-    frames: deque[tuple[float, str, tuple[Frame, ...]]] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
+    frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
     arrivals_read_s: float = 0.0
+    p2p_s: float = 0.0  # when it last was seen to send or receive
     _best: list[Rates] = field(default_factory=list)
     _windows: int = 0
 
@@ -83,15 +93,18 @@ class Pace:
             self._note_arrivals(source, operations)
         if detail.history or detail.recorder:
             self.arrivals_read_s = now_s
-        newest = self.frames[-1][0] if self.frames else 0.0
+        newest = self.frames[-1].at_s if self.frames else 0.0
         for stack in detail.stacks:
             if stack.taken_s > newest and stack.main is not None:
-                self.frames.append((stack.taken_s, stack.role, stack.main.frames))
+                role = "rank" if stack.role == "sample" else stack.role
+                self.frames.append(Seen(stack.taken_s, role, stack.main.frames, max(stack.times, 1)))
 
     def _note_arrivals(self, source: str, operations: Iterable[Operation]) -> None:
         for op in operations:
             if op.seq > 0 and not op.p2p:
                 self.arrivals[op.group, op.seq, source] = op.entered_s
+            elif op.p2p:
+                self.p2p_s = max(self.p2p_s, op.entered_s)
         while len(self.arrivals) > KEPT_ARRIVALS:
             self.arrivals.popitem(last=False)
 

@@ -32,7 +32,7 @@ class Thread(_message.Message):
     def __init__(self, tid: _Optional[int] = ..., name: _Optional[str] = ..., frames: _Optional[_Iterable[_Union[Frame, _Mapping]]] = ..., main: bool = ..., holds_gil: bool = ...) -> None: ...
 
 class Stack(_message.Message):
-    __slots__ = ("pid", "role", "state", "threads", "taken_s", "source", "syscall", "wchan", "note")
+    __slots__ = ("pid", "role", "state", "threads", "taken_s", "source", "syscall", "wchan", "note", "times")
     PID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class Stack(_message.Message):
     SYSCALL_FIELD_NUMBER: _ClassVar[int]
     WCHAN_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
     pid: int
     role: str
     state: str
@@ -51,7 +52,8 @@ class Stack(_message.Message):
     syscall: str
     wchan: str
     note: str
-    def __init__(self, pid: _Optional[int] = ..., role: _Optional[str] = ..., state: _Optional[str] = ..., threads: _Optional[_Iterable[_Union[Thread, _Mapping]]] = ..., taken_s: _Optional[float] = ..., source: _Optional[str] = ..., syscall: _Optional[str] = ..., wchan: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+    times: int
+    def __init__(self, pid: _Optional[int] = ..., role: _Optional[str] = ..., state: _Optional[str] = ..., threads: _Optional[_Iterable[_Union[Thread, _Mapping]]] = ..., taken_s: _Optional[float] = ..., source: _Optional[str] = ..., syscall: _Optional[str] = ..., wchan: _Optional[str] = ..., note: _Optional[str] = ..., times: _Optional[int] = ...) -> None: ...
 
 class Shape(_message.Message):
     __slots__ = ("dims",)
