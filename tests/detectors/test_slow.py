@@ -103,6 +103,19 @@ def test_input_that_comes_late_on_all_ranks_is_held_against_what_they_have_shown
     assert "ms were shown before" in found.summary
 
 
+def test_a_short_fast_beginning_is_remembered() -> None:
+    training = Training(2).goes(2.2)
+    for _ in range(12):
+        training.goes(1, all_with_more("data", 0.06))
+    assert training.finds().kind == "slow.data"
+
+
+def test_batches_that_were_ready_before_the_first_step_are_no_pace_to_keep() -> None:
+    training = Training(2).goes(0.6)
+    for _ in range(12):
+        assert training.goes(1, all_with_more("data", 0.06)).find() == ()
+
+
 def test_a_job_that_never_was_faster_is_not_slow() -> None:
     assert Training(4).goes(20, all_with_more("data", 0.06)).find() == ()
 

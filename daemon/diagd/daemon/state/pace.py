@@ -12,6 +12,7 @@ HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults")  # of Facts.e
 WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
 WINDOW_S = 0.8
 WARM_STEPS = 2  # the first ones compile and allocate
+PREFETCHED_STEPS = 16  # a loader's workers have their first batches ready before they are asked
 KEPT = 240  # samples, two a second
 KEPT_ARRIVALS = 1024
 KEPT_FRAMES = 64
@@ -74,6 +75,7 @@ class Pace:
     p2p_s: float = 0.0  # when it last was seen to send or receive
     _best: list[Rates] = field(default_factory=list)
     _windows: int = 0
+    _first: Rates | None = None  # the fastest of the first windows
 
     def note(self, fact: Facts, now_s: float) -> None:
         """Take a rank's numbers, where they say what its steps are made of."""
@@ -85,6 +87,9 @@ class Pace:
         window = self.window(WINDOW_S, WINDOW_STEPS)
         if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
             self._windows += 1
+            early = self._windows <= BEST_OF and fact.step - window.steps >= PREFETCHED_STEPS
+            if early and (self._first is None or window.step_s < self._first.step_s):
+                self._first = window
             self._best = sorted([*self._best, window], key=lambda rates: rates.step_s)[:3]
 
     def note_detail(self, detail: Detail, now_s: float) -> None:
@@ -126,7 +131,8 @@ class Pace:
         return sum(self.samples[-1].phases.get(name, 0.0) - first.phases.get(name, 0.0) for name in phases)
 
     def baseline(self) -> Rates | None:
-        """What the rank has shown it can do: of many short windows the second fastest, of few the fastest."""
+        """What the rank has shown it can do: the fastest of its first windows, or the second fastest of all."""
         if not self._best:
             return None
-        return self._best[1] if self._windows >= BEST_OF else self._best[0]
+        best = self._best[1] if self._windows >= BEST_OF else self._best[0]
+        return self._first if self._first is not None and self._first.step_s < best.step_s else best
