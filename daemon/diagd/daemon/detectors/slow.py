@@ -12,7 +12,8 @@ from diagd.daemon.detectors.slowness import CURRENT_S, Current, Excess, is_slowe
 
 KEY = "pace"
 COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
-STEADY_SPAN_S = 3.0  # in less, chance can favour one rank
+STEADY_SPAN_S = 2.0  # in less, or in fewer meetings, chance can favour one rank
+STEADY_MEETINGS = 12
 HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
 LATE_A_STEP_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
@@ -81,7 +82,7 @@ def _culprits(late: Lateness, steps: Current, holds: Callable[[Lateness, int], b
 
 def _steady(late: Lateness, rank: int) -> bool:
     steady = all(part / (late.span_s / 2) >= HALF_SHARE for part in late.halves[rank])
-    return steady and late.span_s >= STEADY_SPAN_S
+    return steady and late.span_s >= STEADY_SPAN_S and late.meetings >= STEADY_MEETINGS
 
 
 def _bursts(late: Lateness, rank: int) -> bool:

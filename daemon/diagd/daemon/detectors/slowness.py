@@ -10,7 +10,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Frame
 from diagd.daemon.state.pace import Rates
 
-CURRENT_S = 4.0
+CURRENT_S = 3.0
 CURRENT_STEPS = 8
 SLOWED_RATIO = 1.3  # a step, against what the job has shown
 SLOWED_BY_S = 0.005
