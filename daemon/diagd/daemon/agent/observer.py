@@ -172,10 +172,10 @@ class Observer:
                 records = watch.box.reader.history(_ROUTINE_HISTORY if routine else _HISTORY)
                 watch.history = boxes.operations(watch.box.reader, records)
             if before is not None and before.state not in "ZX":
-                if with_stacks:
-                    watch.note_stacks(self._stacks(watch, now_s, time.monotonic() + _CHILD_STACKS_S), now_s)
                 if with_recorder:
                     self._fetch_recorder(watch, before.state)
+                if with_stacks:
+                    watch.note_stacks(self._stacks(watch, now_s, time.monotonic() + _CHILD_STACKS_S), now_s)
             watch.notes.pop("deep", None)
         finally:
             if before and raw and (after := watch.stat()) is not None:

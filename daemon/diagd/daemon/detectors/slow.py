@@ -39,7 +39,8 @@ def slow(scene: Scene) -> Iterator[Finding]:
     steps = pace_of(scene.state)
     if not steps.now:
         return
-    lately = lateness(state, min(rates.since_s for rates in steps.now.values()))
+    read_s = max(state.paces[r].arrivals_read_s for r in steps.now)
+    lately = lateness(state, min(read_s, state.now_s) - CURRENT_S)
     for found, holds in ((lately, _steady), (lateness(state, state.now_s - LOOK_BACK_S), _bursts)):
         # Time that a rank waits in send and recv for another would be laid to it.
         if found and not _sends(scene) and (culprits := _of_groups(found, steps, holds)):
