@@ -39,6 +39,7 @@ class Terminal:
 
     def _control(self) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job, as the tests may be, ignores it
 
     def _attributes(self) -> list[Any]:
         found = termios.tcgetattr(self.line)

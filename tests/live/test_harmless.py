@@ -68,6 +68,12 @@ if in_watch():
     import diagd.daemon.agent.pyspy as pyspy
     pyspy.program = lambda: os.path.join(os.path.dirname(os.path.abspath(__file__)), "py-spy")
 """
+# As `diagd`, but with what stands on PYTHONPATH, which the command itself keeps from its own processes.
+UNISOLATED = """
+import sys
+from diagd.daemon.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 REFUSED = """#!/bin/sh
 touch "$TMPDIR/exploded"
 echo "Error: Permission Denied: Operation not permitted (os error 1)" >&2
@@ -211,7 +217,8 @@ def test_a_watch_that_replaces_a_killed_one_finds_the_fault(site: Path) -> None:
 
 def test_without_ptrace_the_place_is_still_found(site: Path) -> None:
     flags = ["--hang-after", "10", "--on-hang", "abort"]
-    with start(torchrun("--stall-at", "20"), site, {"SABOTAGE": WITHOUT_PTRACE}, flags=flags) as job:
+    wrap = [sys.executable, "-c", UNISOLATED]
+    with start(torchrun("--stall-at", "20"), site, {"SABOTAGE": WITHOUT_PTRACE}, flags=flags, wrap=wrap) as job:
         done = end(job)
     assert_stall_is_found(done)
     assert done.exploded, "nobody tried"
