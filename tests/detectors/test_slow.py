@@ -4,7 +4,7 @@ import random
 
 import pytest
 from tests.detectors.states import at
-from tests.detectors.training import Training, all_with_more, usual, with_more
+from tests.detectors.training import Own, Training, all_with_more, usual, with_more
 
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Severity
@@ -216,6 +216,37 @@ def test_a_slow_rank_is_looked_at_and_all_are_asked_when_they_arrive() -> None:
 
 def test_a_job_at_its_usual_pace_is_asked_for_no_stacks() -> None:
     assert attention(Training(4).goes(20).state).stacks == ()
+
+
+# --- steps that take a second, as those of large models do
+
+
+def as_long(own: Own, factor: float = 25.0) -> Own:
+    return lambda rank, step: {name: factor * s for name, s in own(rank, step).items()}
+
+
+def test_a_straggler_among_long_steps() -> None:
+    training = Training(4).goes(60, as_long(usual))
+    found = training.goes(40, as_long(with_more(2, "forward", 0.02))).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (2,))
+    assert "at every step" in found.summary
+
+
+def test_long_steps_of_random_length_are_nobodys_fault() -> None:
+    chance = random.Random(11)
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        work = usual(rank, step)
+        return {**work, "forward": work["forward"] + chance.random() * 0.02}
+
+    training = Training(4).goes(40, as_long(own))
+    for _ in range(40):
+        assert training.goes(5, as_long(own)).find() == ()
+
+
+def test_long_steps_whose_input_comes_late_on_all_ranks() -> None:
+    found = Training(2).goes(60, as_long(usual)).goes(40, as_long(all_with_more("data", 0.06))).finds()
+    assert (found.kind, found.ranks) == ("slow.data", (0, 1))
 
 
 # --- what chance and other waits look like

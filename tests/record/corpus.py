@@ -70,10 +70,10 @@ def _hide(message: Any) -> None:
             for inner in value if field.is_repeated else [value]:
                 _hide(inner)
         elif field.type == field.TYPE_STRING:
-            setattr_of(message, field.name, value, repeated=field.is_repeated)
+            _replace(message, field.name, value, repeated=field.is_repeated)
 
 
-def setattr_of(message: Any, name: str, value: Any, *, repeated: bool) -> None:
+def _replace(message: Any, name: str, value: Any, *, repeated: bool) -> None:
     """Set a string field, or each of a repeated one."""
     if repeated:
         value[:] = [_hidden(text) for text in list(value)]

@@ -4,13 +4,14 @@ Waiting makes the steps of all ranks equally long, so a slow rank does not show 
 when it arrives: the others are there before it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
 from diagd.daemon.state.job import JobState
 
-FRESH_S = 8.0  # older arrivals say nothing of now
+FRESH_S = 8.0  # older arrivals say nothing of now,
+FRESH_PART = 0.25  # but for so much of a longer stretch: of steps that take seconds
 LEAST_MEETINGS = 6
 ENOUGH_RANKS = 16  # of a large group
 FELT_S = 0.002  # a spread below this is the clocks' and the scheduler's
@@ -27,12 +28,14 @@ class Meeting:
     first_s: float  # when the first rank came
     at_s: float  # when the last one did
     late_s: dict[int, float]  # by rank
+    source: str  # of the times: probe or flight recorder
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """A stretch of meetings."""
 
+    source: str  # of most of them
     until_s: float
     span_s: float
     meetings: int
@@ -69,7 +72,9 @@ def _meetings(state: JobState, since_s: float) -> dict[Place, Meeting]:
         complete = len(entered) == len(wanted[group])
         if complete and (source == "probe" or (group, seq) not in found):
             first = min(entered.values())
-            found[group, seq] = Meeting(first, max(entered.values()), {r: t - first for r, t in entered.items()})
+            found[group, seq] = Meeting(
+                first, max(entered.values()), {r: t - first for r, t in entered.items()}, source
+            )
     return found
 
 
@@ -83,9 +88,9 @@ def _seen_members(state: JobState) -> dict[str, list[int]]:
 
 def _summed(meetings: list[Meeting], meant_s: dict[int, float], now_s: float) -> Lateness | None:
     meetings.sort(key=lambda m: m.at_s)
-    if len(meetings) < LEAST_MEETINGS or now_s - meetings[-1].at_s > FRESH_S:
-        return None
     began, ended = meetings[0].at_s, meetings[-1].at_s
+    if len(meetings) < LEAST_MEETINGS or now_s - ended > max(FRESH_S, FRESH_PART * (ended - began)):
+        return None
     halves: dict[int, list[float]] = {r: [0.0, 0.0] for r in meetings[0].late_s}
     lasts: dict[int, list[float]] = {r: [] for r in halves}
     for previous, meeting in pairwise(meetings):
@@ -101,7 +106,8 @@ def _summed(meetings: list[Meeting], meant_s: dict[int, float], now_s: float) ->
                 lasts[rank].append(meeting.at_s)
     span_s = max(ended - began, 1e-6)
     net = {r: tuple(max(part - meant_s.get(r, 0.0) / 2, 0.0) for part in parts) for r, parts in halves.items()}
+    source = Counter(m.source for m in meetings).most_common(1)[0][0]
     return Lateness(
-        ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
+        source, ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
         {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(times) for r, times in lasts.items()},
     )  # fmt: skip

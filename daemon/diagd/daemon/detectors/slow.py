@@ -14,10 +14,12 @@ KEY = "pace"
 COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
 STEADY_SPAN_S = 2.0  # in less, or in fewer meetings, chance can favour one rank
 STEADY_MEETINGS = 12
+STRETCH_STEPS = 16  # a little more than so many meetings, where there is one a step
 HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
 LATE_A_STEP_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
 LOOK_BACK_S = 30.0  # for what comes in bursts
+LOOK_BACK_STEPS = 100
 LEAST_BURSTS = 3
 BURST_SPAN_S = 8.0
 STILL_GAPS = 3.0  # it still comes in bursts where the last one is no longer ago than so many of the gaps between them
@@ -40,14 +42,23 @@ def slow(scene: Scene) -> Iterator[Finding]:
     if not steps.now:
         return
     read_s = max(state.paces[r].arrivals_read_s for r in steps.now)
-    lately = lateness(state, min(read_s, state.now_s) - CURRENT_S)
-    for found, holds in ((lately, _steady), (lateness(state, state.now_s - LOOK_BACK_S), _bursts)):
-        # Time that a rank waits in send and recv for another would be laid to it.
-        if found and not _sends(scene) and (culprits := _of_groups(found, steps, holds)):
-            yield _straggling(scene, steps, found, culprits)
-            return
-    if (slowed := _slowed(scene, steps, lately)) is not None:
-        yield slowed
+    longest_s = max(rates.step_s for rates in steps.now.values())
+    lately = lateness(state, min(read_s, state.now_s) - max(CURRENT_S, STRETCH_STEPS * longest_s))
+    if (found := _late_ones(scene, steps, lately) or _slowed(scene, steps, lately)) is not None:
+        yield found
+
+
+def _late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:
+    """Ranks that the others wait for, at every step or in bursts."""
+    if not lately or _sends(scene):
+        return None  # time that a rank waits in send and recv for another would be laid to it
+    if culprits := _of_groups(lately, steps, _steady):
+        return _straggling(scene, steps, lately, culprits)
+    longest_s = max(rates.step_s for rates in steps.now.values())
+    long = lateness(scene.state, scene.state.now_s - max(LOOK_BACK_S, LOOK_BACK_STEPS * longest_s))
+    if long and (culprits := _of_groups(long, steps, _bursts)):
+        return _straggling(scene, steps, long, culprits)
+    return None
 
 
 def _sends(scene: Scene) -> bool:
@@ -113,7 +124,7 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
         f"the first, over {words.seconds_text(late.span_s)}"
     )
     evidence = (
-        Evidence(said_late, "flight recorder", worst),
+        Evidence(said_late, late.source, worst),
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
     return _finding(
