@@ -7,6 +7,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import pyte
 
 ALTERNATE_OFF = b"\x1b[?1049l"
+ON_TERMINAL = (sys.executable, "-S", str(Path(__file__).parent.parent / "on_terminal.py"))
 PATIENCE_S = 30.0
 
 
@@ -33,13 +35,9 @@ class Terminal:
         self.attributes = self._attributes()
         env = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS", "NO_COLOR")}
         self.process = subprocess.Popen(
-            command, stdin=self.line, stdout=self.line, stderr=self.line, start_new_session=True,
-            env={**env, "TERM": "xterm-256color", **environ}, cwd=cwd, preexec_fn=self._control,
+            [*ON_TERMINAL, *command], stdin=self.line, stdout=self.line, stderr=self.line, start_new_session=True,
+            env={**env, "TERM": "xterm-256color", **environ}, cwd=cwd,
         )  # fmt: skip
-
-    def _control(self) -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job, as the tests may be, ignores it
 
     def _attributes(self) -> list[Any]:
         found = termios.tcgetattr(self.line)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cli.terminal import ON_TERMINAL
 from tests.supervisor.harness import Run, alive, python, script, until
 
 READY = "from pathlib import Path; import os, sys, time, signal; Path('ready').write_text(str(os.getpid()));"
@@ -152,34 +153,36 @@ def test_a_signal_that_the_job_ignores_does_not_end_diagd(tmp_path: Path) -> Non
     assert process.returncode == 9
 
 
+def on_a_terminal(run: Run, *words: str) -> tuple[int, "subprocess.Popen[bytes]"]:
+    """Start the run on a pseudo-terminal: our end of it, and the process. It may not print much."""
+    ours, line = pty.openpty()
+    process = subprocess.Popen(
+        [*ON_TERMINAL, *run.command(*words)], stdin=line, stdout=line, stderr=line, cwd=run.folder, env=run.environ,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(line)
+    return ours, process
+
+
 def test_ctrl_c_at_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
     code = (
         "import signal; n = []; signal.signal(2, lambda *a: n.append(1));" + READY
         + "[time.sleep(0.05) for _ in range(200) if not n]; time.sleep(1); print('interrupts', len(n)); sys.exit(5)"
     )  # fmt: skip
-    run = Run(tmp_path)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        command = run.command(*python(code))
-        os.execve(command[0], command, run.environ)
+    terminal, process = on_a_terminal(Run(tmp_path), *python(code))
     ready(tmp_path)
     os.write(terminal, b"\x03")
-    status = os.waitpid(pid, 0)[1]
+    code = process.wait(timeout=30)
     output = os.read(terminal, 65536).decode()
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 5
+    assert code == 5
     assert "interrupts 1" in output
 
 
 def test_the_job_sees_the_terminal(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        command = run.command(*python("import os; print('ttys', [os.isatty(n) for n in range(3)])"))
-        os.execve(command[0], command, run.environ)
-    os.waitpid(pid, 0)
+    code = "import os; print('ttys', [os.isatty(n) for n in range(3)])"
+    terminal, process = on_a_terminal(Run(tmp_path), *python(code))
+    process.wait(timeout=30)
     output = os.read(terminal, 65536)
     os.close(terminal)
     assert b"ttys [True, True, True]" in output
