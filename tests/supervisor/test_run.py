@@ -172,10 +172,10 @@ def test_ctrl_c_at_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
     terminal, process = on_a_terminal(Run(tmp_path), *python(code))
     ready(tmp_path)
     os.write(terminal, b"\x03")
-    code = process.wait(timeout=30)
+    ended = process.wait(timeout=30)
     output = os.read(terminal, 65536).decode()
     os.close(terminal)
-    assert code == 5
+    assert ended == 5
     assert "interrupts 1" in output
 
 
