@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from diagd.daemon.agent.boxes import group_names
 from diagd.daemon.agent.observer import Observer
+from diagd.daemon.agent.partners import Partners
 from diagd.daemon.state.model import Facts
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live, Op
@@ -22,9 +23,9 @@ TELL_EVERY_S = 2.0
 # The fields of layout.RECORD that are needed here, where they lie.
 _RECORD = np.dtype(
     {
-        "names": ["serial", "entered", "issued", "wait", "returned", "group", "op"],
-        "formats": ["<i8", "<i8", "<i8", "<i8", "<i8", "<i2", "u1"],
-        "offsets": [0, 8, 16, 24, 32, 56, 58],
+        "names": ["serial", "entered", "issued", "wait", "returned", "group", "op", "peer"],
+        "formats": ["<i8", "<i8", "<i8", "<i8", "<i8", "<i2", "u1", "<i4"],
+        "offsets": [0, 8, 16, 24, 32, 56, 58, 64],
         "itemsize": layout.RECORD_SIZE,
     }
 )
@@ -42,6 +43,7 @@ class Tally:
         self._pending: list[list[int]] = [[] for _ in range(layout.RING_COUNT)]
         self._counts: dict[tuple[int, int], int] = {}
         self._waits: dict[tuple[int, int], float] = {}
+        self._partners = Partners()
         self._lost = 0  # overwritten before they were read
         self._names: dict[int, str] = {}
         self._names_version = -1
@@ -74,9 +76,20 @@ class Tally:
         returned = records["returned"] > 0
         self._pending[ring] += places[~returned].tolist()
         waits = _waits_s(records[returned])
+        self._partners.add(records[returned], waits)
         for key in np.unique(keys[returned]):
             waited_s = float(waits[keys[returned] == key].sum())
             self._waits[_pair(key)] = self._waits.get(_pair(key), 0.0) + waited_s
+
+    def held(self) -> dict[str, float]:
+        """Of a rank that sends or receives: whom it waited for, and how many operations were not seen."""
+        pending = (
+            self._rings["records"][ring, np.asarray(numbers) % layout.RING_RECORDS]
+            for ring, numbers in enumerate(self._pending)
+            if numbers
+        )
+        held = self._partners.told(pending, time.monotonic_ns())
+        return {**held, "operations_lost": float(self._lost)} if held else {}
 
     def extra(self) -> dict[str, float]:
         """The numbers, as `Facts.extra` carries them."""
@@ -142,6 +155,8 @@ class TallyingObserver(Observer):
                 tally.read()
                 if tell:
                     fact.extra.update(tally.extra())
+                if fact.extra.get("run_delay_s") is not None:  # what its steps are made of is told: with what, too
+                    fact.extra.update(tally.held())
         for pid in self._tallies.keys() - {watch.pid for watch in self._watches.values()}:
             del self._tallies[pid]
         return facts

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from diagd.daemon.state.model import Detail, Facts, Frame, Operation
 
 PREFIX = "phase_s|"
+HELD = "held_s|"
 HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults")  # of Facts.extra
 WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
 WINDOW_S = 0.8
@@ -17,6 +18,8 @@ KEPT = 240  # samples, two a second
 KEPT_ARRIVALS = 1024
 KEPT_FRAMES = 64
 BEST_OF = 6  # from so many windows on, one lucky window is no baseline
+
+Partner = tuple[str, int]  # SEND or RECV and its partner, -1 any; ("", -1) for all other operations together
 
 
 class Seen(NamedTuple):
@@ -36,6 +39,8 @@ class Sample(NamedTuple):
     phases: dict[str, float]  # seconds in each phase
     cpu_s: float  # of the main thread
     host: dict[str, float]
+    held: dict[Partner, float]  # of a rank that sends or receives
+    lost: float  # operations of which it is not known for how long they held it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,13 @@ class Rates:
     phases: dict[str, float]
     cpu_s: float
     host: dict[str, float]
+    held: dict[Partner, float] = field(default_factory=dict)  # empty where it neither sends nor receives
+    lost: float = 0.0
+
+    @property
+    def own_s(self) -> float:
+        """What of a step it was not held in operations; of a rank that sends or receives, of which that is known."""
+        return self.step_s - sum(self.held.values())
 
     @classmethod
     def between(cls, first: Sample, last: Sample) -> Self:
@@ -60,6 +72,8 @@ class Rates:
             sum(s for name, s in phases.items() if name not in ("eval", "checkpoint")), phases,
             (last.cpu_s - first.cpu_s) / steps,
             {name: (total - first.host.get(name, 0.0)) / steps for name, total in last.host.items()},
+            {partner: (total - first.held.get(partner, 0.0)) / steps for partner, total in last.held.items()},
+            (last.lost - first.lost) / steps,
         )  # fmt: skip
 
 
@@ -83,7 +97,8 @@ class Pace:
         if not phases or fact.step < WARM_STEPS:
             return
         host = {name: fact.extra.get(name, 0.0) for name in HOST}
-        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host))
+        lost = fact.extra.get("operations_lost", 0.0)
+        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost))
         window = self.window(WINDOW_S, WINDOW_STEPS)
         if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
             self._windows += 1
@@ -123,11 +138,33 @@ class Pace:
                 return Rates.between(first, last)
         return None
 
+    def stretches(self, since_s: float, seconds: float, steps: int) -> list[Rates]:
+        """The rates since then in one piece after the other, each of so many seconds and steps at least."""
+        found: list[Rates] = []
+        first: Sample | None = None
+        for sample in self.samples:
+            if first is None or sample.at_s < since_s:
+                first = sample
+            elif sample.at_s - first.at_s >= seconds and sample.step - first.step >= steps:
+                found.append(Rates.between(first, sample))
+                first = sample
+        return found
+
+    def held_s(self, since_s: float) -> float:
+        """Seconds that it was held in sends and receives since then, as far as samples reach."""
+        if not self.samples:
+            return 0.0
+        first, last = self._at(since_s), self.samples[-1]
+        return sum(total - first.held.get(partner, 0.0) for partner, total in last.held.items() if partner[0])
+
+    def _at(self, at_s: float) -> Sample:
+        return next((s for s in reversed(self.samples) if s.at_s <= at_s), self.samples[0])
+
     def spent_s(self, phases: Iterable[str], since_s: float) -> float:
         """Seconds that the rank has spent in these phases since then, as far as samples reach."""
         if not self.samples:
             return 0.0
-        first = next((s for s in reversed(self.samples) if s.at_s <= since_s), self.samples[0])
+        first = self._at(since_s)
         return sum(self.samples[-1].phases.get(name, 0.0) - first.phases.get(name, 0.0) for name in phases)
 
     def baseline(self) -> Rates | None:
@@ -136,3 +173,13 @@ class Pace:
             return None
         best = self._best[1] if self._windows >= BEST_OF else self._best[0]
         return self._first if self._first is not None and self._first.step_s < best.step_s else best
+
+
+def _held(fact: Facts) -> dict[Partner, float]:
+    """What each partner has held it for, from numbers such as `held_s|RECV|3`."""
+    found: dict[Partner, float] = {}
+    for key, seconds in fact.extra.items():
+        name, _, rank = key.removeprefix(HELD).partition("|")
+        if key.startswith(HELD) and rank.lstrip("-").isdecimal():
+            found[name, int(rank)] = seconds
+    return found
