@@ -26,6 +26,8 @@ class Rank:
 
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*PHASES, *HOST, "cpu"), 0.0))
     entered: list[Operation] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)  # where it sends and receives
+    passed: list[Operation] = field(default_factory=list)  # what its box says of those
     stacks: tuple[Stack, ...] = ()
 
 
@@ -37,6 +39,7 @@ class Training:
         self.backend = backend
         self.now_s = self.state.now_s = 1_000_000.0
         self.ranks = [Rank() for _ in range(world)]
+        self.groups: tuple[Group, ...] = (Group("0", tuple(range(world))),)
         self.step = 0
         self._place = 0
         self._looked_s = 0.0
@@ -81,13 +84,14 @@ class Training:
         facts, details = [], []
         for rank, placed in enumerate(self.ranks):
             extra = {f"phase_s|{name}": placed.totals[name] for name in PHASES}
-            extra |= {name: placed.totals[name] for name in HOST}
+            extra |= {name: placed.totals[name] for name in HOST} | placed.held
             facts.append(Facts(rank, pid=100 + rank, step=self.step, step_s=self.now_s, operations=self._place,
                                heartbeat_s=self.now_s, main_cpu_s=placed.totals["cpu"], extra=extra))  # fmt: skip
             stacks = tuple(replace(s, taken_s=self.now_s) for s in placed.stacks)
-            groups = (Group("0", tuple(range(len(self.ranks)))),)
+            groups = tuple(group for group in self.groups if rank in group.ranks)
             details.append(Detail(rank, pid=100 + rank, backend=self.backend, groups=groups, stacks=stacks,
-                                  recorder=tuple(placed.entered), world_size=len(self.ranks)))  # fmt: skip
+                                  recorder=tuple(placed.entered), history=tuple(placed.passed),
+                                  world_size=len(self.ranks)))  # fmt: skip
         self.state.apply(facts, details, self.now_s)
 
     def find(self) -> tuple[Finding, ...]:

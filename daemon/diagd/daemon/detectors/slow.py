@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
 
-from diagd.daemon.detectors import slowness, words
+from diagd.daemon.detectors import partners, slowness, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.scene import Scene
@@ -50,8 +50,10 @@ def slow(scene: Scene) -> Iterator[Finding]:
 
 def _late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:
     """Ranks that the others wait for, at every step or in bursts."""
-    if not lately or _sends(scene):
-        return None  # time that a rank waits in send and recv for another would be laid to it
+    if partners.send_lately(scene.state):
+        return _among_partners(scene, steps, lately)
+    if not lately:
+        return None
     if culprits := _of_groups(lately, steps, _steady):
         return _straggling(scene, steps, lately, culprits)
     longest_s = max(rates.step_s for rates in steps.now.values())
@@ -61,9 +63,26 @@ def _late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding 
     return None
 
 
-def _sends(scene: Scene) -> bool:
-    """Whether ranks wait for each other in send and recv, too."""
-    return any(scene.state.now_s - pace.p2p_s <= LOOK_BACK_S for pace in scene.state.paces.values())
+def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:
+    """The same where ranks wait for each other in send and recv, too: no such wait is laid to who waits."""
+    if not partners.waits_known(scene.state, steps):
+        return None
+    equals = [late for late in lately if not partners.shared(scene.state, late.group)]
+    if equals and (culprits := _of_groups(equals, steps, _steady)):
+        return _straggling(scene, steps, equals, culprits)
+    if (found := partners.slower(scene.state, steps)) is None:
+        return None
+    worst = found.ranks[0]
+    excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s)
+    kind, key, why = _of_rank(excess)
+    ranks = tuple(sorted(found.ranks))
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * found.own_s:.0f} ms a step longer"
+        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile, {why}"
+    )
+    evidence = (*found.evidence, *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]))
+    cause = Cause(key, why, 0.85, Basis.OBSERVATION, evidence)
+    return _finding(scene, kind, ranks, found.waiting, said, cause, data=key == "data")
 
 
 # --- one rank, or a few
