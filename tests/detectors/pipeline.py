@@ -32,12 +32,17 @@ class Act(NamedTuple):
 
 
 class Pipelines(Training):
-    """`world` ranks in pipelines of `depth` stages; ranks of the same stage may meet, or all of them, once a step."""
+    """`world` ranks in pipelines of `depth` stages; ranks of the same stage may meet, or all of them, once a step.
 
-    def __init__(self, world: int, depth: int = 0, *, replicas: bool = False, norm: bool = False) -> None:
+    `in_backward`: they meet inside the backward pass, unseen, as DDP's C++ makes them.
+    """
+
+    def __init__(
+        self, world: int, depth: int = 0, *, replicas: bool = False, norm: bool = False, in_backward: bool = False
+    ) -> None:
         super().__init__(world)
         self.depth = depth or world
-        self._norm, self._replicas = norm, replicas
+        self._norm, self._replicas, self._in_backward = norm, replicas, in_backward
         self._placed: dict[str, int] = defaultdict(int)
         self._at = [self.now_s] * world  # where each rank is: in a pipeline they do not begin a step together
         self.link: Link = quick
@@ -102,6 +107,10 @@ class Pipelines(Training):
         until_s = max(at[r] for r in group.ranks) + collective_s
         for r in group.ranks:
             todo[r].pop()
+            if self._in_backward:
+                self.ranks[r].totals["backward"] += until_s - at[r]
+                at[r] = until_s
+                continue
             op = Operation("ALLREDUCE", group.name, self._placed[group.name], entered_s=at[r], returned_s=until_s,
                            numel=1, source="flight recorder")  # fmt: skip
             self.ranks[r].entered = [*self.ranks[r].entered[-255:], op]
@@ -125,6 +134,11 @@ class Pipelines(Training):
         placed.held[key] = placed.held.get(key, 0.0) + held_s
         placed.totals["collective"] += held_s
         at[rank] = until_s
+
+
+def times(factor: float) -> Own:
+    """All of it takes so many times as long."""
+    return lambda rank, step: {name: factor * s for name, s in stage(rank, step).items()}
 
 
 def slow_stage(rank: int, phase: str, seconds: float, every: int = 1, **also: float) -> Own:

@@ -3,10 +3,12 @@
 import random
 
 import pytest
-from tests.detectors.pipeline import Pipelines, slow_stage, stage
+from tests.detectors.pipeline import Pipelines, slow_stage, stage, times
 from tests.detectors.states import at
 
+from diagd.daemon.detectors import partners
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.slowness import pace_of
 
 CHECK = at("check", "/job/train.py", 20)
 
@@ -53,23 +55,22 @@ def test_a_stage_that_is_slower_than_its_replica_from_the_first_step_on_needs_no
 
 
 @pytest.mark.parametrize("norm", [False, True])
-def test_unequal_stages_that_stay_as_they_are_are_no_fault(norm: bool) -> None:
+@pytest.mark.parametrize(("rank", "phase"), [(2, "forward"), (0, "backward"), (3, "optimizer")])
+def test_unequal_stages_that_stay_as_they_are_are_no_fault(rank: int, phase: str, norm: bool) -> None:
     training = Pipelines(4, norm=norm)
     for _ in range(12):
-        assert training.goes(2, slow_stage(2, "forward", 0.1)).find() == ()
+        assert training.goes(2, slow_stage(rank, phase, 0.1)).find() == ()
 
 
-def test_longer_batches_in_all_stages_are_no_fault() -> None:
-    def longer(rank: int, step: int) -> dict[str, float]:
-        return {name: 2 * s for name, s in stage(rank, step).items()}
-
-    training = Pipelines(4, norm=True).goes(10, stage)
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_longer_batches_in_all_stages_are_no_fault(world: int) -> None:
+    training = Pipelines(world, norm=True).goes(10, stage)
     for _ in range(6):
-        assert training.goes(2, longer).find() == ()
+        assert training.goes(2, times(2)).find() == ()
 
 
 def test_one_long_pause_of_a_stage_is_no_straggler() -> None:
-    training = Pipelines(3).goes(10, stage).goes(0.1, slow_stage(1, "forward", 5.0))
+    training = Pipelines(3).goes(10, times(0.9)).goes(2, stage).goes(0.1, slow_stage(1, "forward", 5.0))
     for _ in range(16):
         assert training.goes(0.5, stage).find() == ()
 
@@ -119,10 +120,22 @@ def test_nobody_is_blamed_on_a_device_whose_waits_the_thread_does_not_see() -> N
     assert training.goes(10, stage).goes(8, slow_stage(1, "forward", 0.06)).find() == ()
 
 
-def test_long_steps_of_a_pipeline_need_as_many_of_them() -> None:
-    def long(factor: float) -> dict[str, float]:
-        return {name: factor * s for name, s in stage(0, 0).items()}
+def test_a_wait_for_a_replica_that_only_c_sees_is_no_work_of_its_own() -> None:
+    training = Pipelines(4, depth=2, replicas=True, in_backward=True).goes(10, stage)
+    found = training.goes(8, slow_stage(1, "backward", 0.06, cpu=0.102)).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (1,))
 
-    training = Pipelines(3).goes(80, lambda rank, step: long(20))
-    found = training.goes(60, lambda rank, step: long(60 if rank == 1 else 20)).finds()
+
+def test_work_that_nobody_waits_for_is_no_reason() -> None:
+    training = Pipelines(3).goes(10, stage).goes(8, slow_stage(1, "forward", 0.06))
+    steps = pace_of(training.state)
+    assert partners.slower(training.state, steps) is not None
+    for rank in (0, 2):
+        steps.now[rank].held.update(steps.usual[rank].held)
+    assert partners.slower(training.state, steps) is None
+
+
+def test_long_steps_of_a_pipeline_need_as_many_of_them() -> None:
+    training = Pipelines(3).goes(80, times(20))
+    found = training.goes(60, lambda rank, step: times(60 if rank == 1 else 20)(rank, step)).finds()
     assert (found.kind, found.ranks) == ("slow.straggler", (1,))
