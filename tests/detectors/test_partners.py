@@ -69,6 +69,12 @@ def test_longer_batches_in_all_stages_are_no_fault(world: int) -> None:
         assert training.goes(2, times(2)).find() == ()
 
 
+def test_where_most_stages_take_longer_there_is_more_to_do_for_them() -> None:
+    training = Pipelines(4).goes(10, stage)
+    for _ in range(6):
+        assert training.goes(2, lambda rank, step: times(3 if rank else 1)(rank, step)).find() == ()
+
+
 def test_one_long_pause_of_a_stage_is_no_straggler() -> None:
     training = Pipelines(3).goes(10, times(0.9)).goes(2, stage).goes(0.1, slow_stage(1, "forward", 5.0))
     for _ in range(16):
@@ -130,8 +136,7 @@ def test_work_that_nobody_waits_for_is_no_reason() -> None:
     training = Pipelines(3).goes(10, stage).goes(8, slow_stage(1, "forward", 0.06))
     steps = pace_of(training.state)
     assert partners.slower(training.state, steps) is not None
-    for rank in (0, 2):
-        steps.now[rank].held.update(steps.usual[rank].held)
+    steps.now.update({rank: steps.usual[rank] for rank in (0, 2)})
     assert partners.slower(training.state, steps) is None
 
 
