@@ -14,6 +14,7 @@ from tests.cli.statuses import NOW_S, rank, status
 from tests.report.reports import report
 
 from diagd.daemon.agent.discovery import Job
+from diagd.daemon.cli.jobs import is_running, supervisor_lives
 from diagd.daemon.cli.jobview import feed as feeding
 from diagd.daemon.cli.jobview.ending import ended, last_words
 from diagd.daemon.cli.jobview.feed import Feed, News, pause_s, stacks_of
@@ -34,6 +35,17 @@ def test_a_job_goes_on_until_something_says_that_it_has_ended(tmp_path: Path) ->
     assert ended(job(tmp_path, supervisor_pid=2**30), unjudged)
     assert not ended(job(tmp_path, supervisor_pid=2**30), judged)
     assert ended(job(tmp_path / "removed"), unjudged)
+
+
+def test_what_has_ended_and_was_not_waited_for_runs_no_more(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    try:
+        wait_for(lambda: not supervisor_lives({"supervisor_pid": process.pid}))
+        assert process.returncode is None
+        assert not is_running(job(tmp_path, supervisor_pid=process.pid))
+        assert is_running(job(tmp_path))
+    finally:
+        process.wait()
 
 
 def test_other_nodes_may_end_before_this_one(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.supervisor.harness import Run, python
+from tests.supervisor.harness import Run, python, until
 from tests.supervisor.test_run import REPORT
 
 from diagd.daemon.cli.reportdir import earlier_files, open_report_dir
@@ -14,12 +14,10 @@ def test_a_new_folder_needs_no_word(tmp_path: Path) -> None:
 
 def test_dumps_and_traces_of_earlier_runs_keep_their_names(tmp_path: Path) -> None:
     (tmp_path / "dumps/001-abc").mkdir(parents=True)
-    assert open_report_dir(tmp_path).prefix == "run2-"
-    (tmp_path / "dumps/run2-001-abc").mkdir()
-    assert open_report_dir(tmp_path).prefix == "run3-"
-    (tmp_path / "fr-run7").mkdir()
-    assert open_report_dir(tmp_path).prefix == "run8-"
-    assert "run8" in earlier_files(open_report_dir(tmp_path))
+    for made, prefix in (("dumps/002", "run2-"), ("dumps/run2-001-abc", "run3-"), ("fr-run7", "run8-")):
+        (tmp_path / made).mkdir()
+        done = Run(tmp_path, {"report": REPORT}).finish("--report", ".", "--", "true")
+        assert f"begin with {prefix[:-1]}" in done.stderr
 
 
 def test_a_run_in_a_used_folder_says_so_and_touches_nothing_but_the_report(tmp_path: Path) -> None:
@@ -34,6 +32,19 @@ def test_a_run_in_a_used_folder_says_so_and_touches_nothing_but_the_report(tmp_p
     assert f"{tmp_path}/out holds an earlier run's report" in done.stderr
     assert [note["options"]["--dump-prefix"] for note in run.notes() if "options" in note] == ["run2-", "run3-"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dumps", "fr-run2", "fr-run3", "report.json"]
+
+
+def test_two_runs_at_once_do_not_replace_each_others_report(tmp_path: Path) -> None:
+    wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)"
+    first, second = Run(tmp_path, {"report": REPORT}), Run(tmp_path, {"report": REPORT})
+    process = first.start("--report", "out", *python("open('ready', 'w');" + wait))
+    until((tmp_path / "ready").exists)
+    done = second.finish("--report", "out", "--", "true")
+    (tmp_path / "go").touch()
+    process.communicate(timeout=30)
+    assert f"another run writes its report to {tmp_path}/out now; this run's goes to {tmp_path}/out/run2" in done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*")) == ["report.json", "report.json", "run2"]
+    assert open_report_dir(tmp_path / "out").path == tmp_path / "out"
 
 
 def test_an_earlier_runs_report_is_never_taken_for_this_runs(tmp_path: Path) -> None:

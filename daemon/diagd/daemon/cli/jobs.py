@@ -99,12 +99,16 @@ def running_jobs() -> list["Job"]:
 
 def is_running(job: "Job") -> bool:
     """Whether any of its ranks lives, or what started it."""
-    return job.alive or _supervised(job.info)
+    return job.alive or (job.info.get("exit_code") is None and supervisor_lives(job.info))
 
 
-def _supervised(info: Mapping[str, Any]) -> bool:
+def supervisor_lives(info: Mapping[str, Any]) -> bool:
+    """Whether what started the job still runs; one that has ended and that nobody has waited for does not."""
+    from diagd.daemon.agent.procfs import Procfs
+
     pid = info.get("supervisor_pid")
-    return isinstance(pid, int) and Path(f"/proc/{pid}").is_dir() and info.get("exit_code") is None
+    stat = Procfs().stat(pid) if isinstance(pid, int) else None
+    return stat is not None and stat.state not in "ZX"
 
 
 def job_name(job: "Job") -> str:

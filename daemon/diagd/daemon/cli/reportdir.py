@@ -1,5 +1,6 @@
 """The folder of --report: made at the start, and shared with what earlier runs have left in it."""
 
+import fcntl
 import os
 import re
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ class ReportDir:
     path: Path
     prefix: str = ""  # of this run's dumps, and of torch's traces
     earlier: tuple[int, int] | None = None  # an earlier run's report, by which it is known again
+    taken: Path | None = None  # the folder that was asked for, where another run writes to it at this moment
 
     def has_new_report(self) -> bool:
         """Whether this run has written a report."""
@@ -41,8 +43,32 @@ def open_report_dir(path: Path) -> ReportDir:
             help="name a folder that you may write to, such as --report ./diagd-report",
             exit_code=85,
         ) from exc
-    path = path.absolute()
-    return ReportDir(path, _free_prefix(path), _identity(path / "report.json"))
+    wanted = path.absolute()
+    path = _own(wanted)
+    return ReportDir(path, _free_prefix(path), _identity(path / "report.json"), wanted if path != wanted else None)
+
+
+def _own(path: Path) -> Path:
+    """The folder, or one inside it that no other run writes to now: two would replace each other's report."""
+    number, found = 1, path
+    while not _lock(found):
+        number += 1
+        found = path / f"run{number}"
+        found.mkdir(exist_ok=True)
+    return found
+
+
+def _lock(path: Path) -> bool:
+    """Hold the folder until this process ends; also true on a file system that has no locks."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return False
+    except OSError:
+        os.close(fd)
+    return True
 
 
 def _free_prefix(path: Path) -> str:
@@ -64,7 +90,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def earlier_files(found: ReportDir) -> str:
-    """A line for the person where the folder is not new; empty where it is."""
+    """A line for the person where the folder is not new, or not the one asked for; else empty."""
+    if found.taken is not None:
+        return f"another run writes its report to {found.taken} now; this run's goes to {found.path}."
     if found.earlier is None and not found.prefix:
         return ""
     kept = f" Its dumps stay; this run's begin with {found.prefix[:-1]}." if found.prefix else ""

@@ -52,18 +52,15 @@ def _how(code: object) -> str:
 
 
 def _last_report(job: "Job", stop: threading.Event) -> dict[str, Any] | None:
-    from diagd.daemon.cli.jobs import kept_report, read_report
+    from diagd.daemon.cli.jobs import kept_report, read_report, supervisor_lives
 
     deadline = time.monotonic() + _REPORT_S  # the supervisor removes its directory last
-    while job.run_dir.is_dir() and _supervisor_lives(job) and time.monotonic() < deadline and not stop.wait(0.1):
-        pass
+    ours = job.info.get("supervisor_pid") == os.getpid()
+    while job.run_dir.is_dir() and not ours and supervisor_lives(job.info) and time.monotonic() < deadline:
+        if stop.wait(0.1):
+            break
     place = job.info.get("report")
     for report in (read_report(Path(place)) if place else None, kept_report(job.run_dir)):
         if report is not None and report["job"].get("started_at") == job.info.get("started_s"):
             return report
     return None
-
-
-def _supervisor_lives(job: "Job") -> bool:
-    pid = job.info.get("supervisor_pid")
-    return isinstance(pid, int) and pid != os.getpid() and Path(f"/proc/{pid}").is_dir()
