@@ -75,6 +75,12 @@ def test_where_most_stages_take_longer_there_is_more_to_do_for_them() -> None:
         assert training.goes(2, lambda rank, step: times(3 if rank else 1)(rank, step)).find() == ()
 
 
+def test_waits_that_grow_while_nobody_works_longer_are_laid_to_no_one_without_more_evidence() -> None:
+    training = Pipelines(4, norm=True).goes(10, stage).linked(lambda sender, receiver: 0.004)
+    for _ in range(6):
+        assert training.goes(2, stage).find() == ()
+
+
 def test_one_long_pause_of_a_stage_is_no_straggler() -> None:
     training = Pipelines(3).goes(10, times(0.9)).goes(2, stage).goes(0.1, slow_stage(1, "forward", 5.0))
     for _ in range(16):

@@ -201,6 +201,8 @@ def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> t
     on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
     in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
     together = bool(found) and all(late.share(r) < QUIET_SHARE for late in found for r in late.cost_s)
+    if partners.send_lately(scene.state):
+        return None  # time in operations is also time in which a stage waits for another's work
     if together and max(in_python, in_backward) >= PART:
         return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
     return None
