@@ -62,6 +62,20 @@ def test_an_issued_operation_waits_only_from_its_wait_on(pair: tuple[BoxWriter, 
     assert boxes.waits_since_s(reader, [record]) == reader.wall_s(record.wait_ns)
 
 
+def test_what_an_operation_held_is_the_call_and_the_wait_and_not_the_time_between(
+    pair: tuple[BoxWriter, BoxReader],
+) -> None:
+    writer, reader = pair
+    ring, index = writer.ring(), enter_all_reduce(writer)
+    assert ring is not None
+    entered = reader.unfinished()[0].entered_ns
+    ring.set(index, FieldIndex.ISSUED, entered + 1_000_000_000)
+    ring.set(index, FieldIndex.WAIT, entered + 5_000_000_000)
+    assert boxes.operations(reader, reader.history())[0].held_s == 0
+    ring.set(index, FieldIndex.RETURNED, entered + 7_000_000_000)
+    assert boxes.operations(reader, reader.history())[0].held_s == 3.0
+
+
 def test_point_to_point_has_a_peer_and_a_failure_its_reason(pair: tuple[BoxWriter, BoxReader]) -> None:
     writer, reader = pair
     ring = writer.ring()

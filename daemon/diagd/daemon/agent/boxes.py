@@ -95,9 +95,18 @@ def _operation(box: BoxReader, record: Record, names: dict[int, str]) -> Operati
         blocking=record.blocking,
         entered_s=box.wall_s(record.entered_ns),
         returned_s=box.wall_s(record.returned_ns) if record.returned_ns > 0 else None,
+        held_s=_held_s(record),
         failed=detail if failed else "",
         detail="" if failed else detail,
     )
+
+
+def _held_s(record: Record) -> float:
+    if not record.returned_ns:
+        return 0.0
+    in_call = (record.issued_ns or record.returned_ns) - record.entered_ns
+    in_wait = record.returned_ns - record.wait_ns if record.issued_ns and record.wait_ns else 0
+    return max(in_call + in_wait, 0) / 1e9
 
 
 def site(text: str) -> Frame | None:

@@ -101,6 +101,7 @@ class Operation:
     detail: str = ""  # a store's key, a new group's ranks
     retired: bool | None = None  # flight recorder only
     timeout_s: float = 0.0  # after which the backend gives it up; flight recorder only, 0 not known
+    held_s: float = 0.0  # it kept its thread, in the call and in the wait; probe only, 0 while it has not returned
 
     @property
     def p2p(self) -> bool:
