@@ -23,6 +23,7 @@ _MAX_CHILD_STACKS = 16
 _CHILD_STACKS_S = 1.5  # children that are not reached by then are left for the next look
 _CHILD_WAIT_S = 0.2
 _RUNS_S = 1.0  # it changed its phase so lately: it runs, and one look says little of where
+_PAUSES = ("checkpoint", "eval")  # what it reads and writes then is no part of a step
 _HISTORY = 256
 _ROUTINE_HISTORY = 64  # of a job that runs: enough to compare the ranks
 
@@ -195,7 +196,7 @@ class Observer:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         runs = now_s - max(watch.facts.phase_s, watch.facts.step_s) < _RUNS_S
         if runs and found[0].threads and time.monotonic() < deadline_s:
-            found += stacks.samples(watch.pid)
+            found += stacks.samples(watch.pid, self._proc, lambda: boxes.phase(box.reader) in _PAUSES)
         note = found[0].note
         watch.notes.pop("stack", None)
         after = watch.stat()

@@ -16,7 +16,8 @@ class PaceMeter:
     """One rank's totals, as `Facts.extra` carries them.
 
     `phase_s|NAME`: seconds in each phase; `garbage_s`: in Python's collector; `run_delay_s`: ready to run and without a
-    CPU; `throttled_s`: by the cgroup's quota; `major_faults`: pages that had to come from disk.
+    CPU; `throttled_s`: by the cgroup's quota; `major_faults`: pages that had to come from disk; `disk_wait_s`: the main
+    thread waited for block devices, where the kernel counts that (sysctl kernel.task_delayacct).
     """
 
     def __init__(self, pid: int, reader: BoxReader, proc: Procfs, cpu_stat: Path | None = None) -> None:
@@ -37,6 +38,7 @@ class PaceMeter:
             "run_delay_s": self._proc.run_delay_s(self._pid),
             "throttled_s": throttled_s(self._cpu_stat),
             "major_faults": float(stat.major_faults),
+            "disk_wait_s": stat.disk_wait_s,
         }
 
     def _phases(self) -> dict[str, float]:

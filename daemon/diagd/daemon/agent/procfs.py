@@ -26,6 +26,7 @@ class Stat(NamedTuple):
     rss_bytes: int
     exit_code: int  # as wait() gives it; only in a zombie
     major_faults: int = 0  # pages that had to be read from disk
+    disk_wait_s: float = 0.0  # waited for block devices; 0 where the kernel does not count it (task_delayacct)
 
 
 class Call(NamedTuple):
@@ -230,6 +231,7 @@ def parse_stat(data: bytes) -> Stat | None:
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,
         major_faults=int(fields[9]),
+        disk_wait_s=int(fields[39]) / TICKS_PER_S if len(fields) > 39 else 0.0,
     )
 
 

@@ -4,10 +4,12 @@ import ctypes
 import os
 import platform
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagd.daemon.agent import faulthandler_text, frames, pyspy
+from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Stack, Thread
 
@@ -63,17 +65,22 @@ def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stac
     )  # fmt: skip
 
 
-def samples(pid: int) -> list[Stack]:
-    """Where a running rank's main thread was during a second, most often first; nothing where that cannot be seen."""
+def samples(pid: int, proc: Procfs, pauses: Callable[[], bool]) -> list[Stack]:
+    """Where a running rank's main thread was during a second, most often first, and what it waited for in the kernel.
+
+    Nothing where that cannot be seen; the kernel's word is left out while the rank `pauses` its steps to save.
+    """
     try:
-        seen = pyspy.sample(pid)
+        with Calls(pid, proc, pauses) as calls:
+            seen = pyspy.sample(pid)
     except pyspy.NoStack:
         return []
     now_s = time.time()
-    return [
+    found = [
         Stack(pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s, times=times)
         for places, times in seen[:_MOST_SAMPLES]
     ]
+    return found + [replace(stack, taken_s=now_s) for stack in calls.stacks()]
 
 
 def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tuple[Thread, ...]:

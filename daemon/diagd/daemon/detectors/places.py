@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.state.model import Detail, Frame, Stack
+from diagd.daemon.state.model import CALL, Detail, Frame, Stack
 
 MOST = 5  # locations a rank (report.schema.json)
 
@@ -62,7 +62,7 @@ def in_data_loader(detail: Detail) -> bool:
 
 def busy_workers(detail: Detail) -> list[Stack]:
     """Stacks of the rank's workers that are inside the user's code, not waiting for an index."""
-    return [s for s in detail.stacks if s.role not in ("rank", "sample") and any(_user_frames(s))]
+    return [s for s in detail.stacks if s.role not in ("rank", "sample", CALL) and any(_user_frames(s))]
 
 
 def first(locations: Iterable[Location], rank: int | None = None) -> Frame | None:

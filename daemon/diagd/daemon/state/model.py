@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Self
 
+CALL = "call"  # a stack's role
+
 
 class Status(IntEnum):
     """State of a rank's process, in the report's words (lower case)."""
@@ -55,7 +57,9 @@ class Stack:
     """The stacks of one process: the rank's own, or a child's (a data worker)."""
 
     pid: int
-    role: str  # rank, worker, child; sample: one of the places that the running rank was seen at, see `times`
+    # rank, worker, child; sample: one of the places that the running rank was seen at, see `times`; call: one of the
+    # files that its main thread waited for meanwhile (`syscall`, `note`), or none (both empty).
+    role: str
     state: str  # R S D T Z, of its main thread
     threads: tuple[Thread, ...]
     taken_s: float
