@@ -46,6 +46,7 @@ class Pipelines(Training):
         self._placed: dict[str, int] = defaultdict(int)
         self._at = [self.now_s] * world  # where each rank is: in a pipeline they do not begin a step together
         self.link: Link = quick
+        self.larger: set[tuple[int, int]] = set()  # pairs whose messages are so much larger
         self._name()
 
     def _name(self) -> None:
@@ -58,6 +59,11 @@ class Pipelines(Training):
     def linked(self, link: Link) -> "Pipelines":
         """From now on messages take so long."""
         self.link = link
+        return self
+
+    def on(self, nodes: str) -> "Pipelines":
+        """On which host each rank is, a letter for each."""
+        self.nodes = tuple(nodes)
         return self
 
     def _train_step(self, own: Own, collective_s: float, buckets: int) -> None:
@@ -125,7 +131,9 @@ class Pipelines(Training):
         until_s = max(at[rank], at[act.partner]) + self.link(*pair)
         for who, what, partner in ((rank, act.what, act.partner), (act.partner, other, rank)):
             todo[who].pop()
-            op = Operation(what, "0", peer=partner, numel=4096, dtype="float32", entered_s=at[who], returned_s=until_s)
+            numel = 4096 * (40 if self.larger & {(rank, act.partner), (act.partner, rank)} else 1)
+            op = Operation(what, "0", peer=partner, numel=numel, dtype="float32", entered_s=at[who], returned_s=until_s,
+                           held_s=until_s - at[who])  # fmt: skip
             self.ranks[who].passed = [*self.ranks[who].passed[-63:], op]
             self._hold(who, f"held_s|{what}|{partner}", until_s, at)
 
@@ -134,6 +142,11 @@ class Pipelines(Training):
         placed.held[key] = placed.held.get(key, 0.0) + held_s
         placed.totals["collective"] += held_s
         at[rank] = until_s
+
+
+def slow_between(*pairs: tuple[int, int], seconds: float = 0.02) -> Link:
+    """As usual, but between these ranks, in both directions."""
+    return lambda a, b: seconds if (a, b) in pairs or (b, a) in pairs else quick(a, b)
 
 
 def times(factor: float) -> Own:

@@ -40,6 +40,7 @@ class Training:
         self.now_s = self.state.now_s = 1_000_000.0
         self.ranks = [Rank() for _ in range(world)]
         self.groups: tuple[Group, ...] = (Group("0", tuple(range(world))),)
+        self.nodes = ("",) * world
         self.step = 0
         self._place = 0
         self._looked_s = 0.0
@@ -91,7 +92,7 @@ class Training:
             groups = tuple(group for group in self.groups if rank in group.ranks)
             details.append(Detail(rank, pid=100 + rank, backend=self.backend, groups=groups, stacks=stacks,
                                   recorder=tuple(placed.entered), history=tuple(placed.passed),
-                                  world_size=len(self.ranks)))  # fmt: skip
+                                  node=self.nodes[rank], world_size=len(self.ranks)))  # fmt: skip
         self.state.apply(facts, details, self.now_s)
 
     def find(self) -> tuple[Finding, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
 
-from diagd.daemon.detectors import partners, slowness, words
+from diagd.daemon.detectors import links, partners, slowness, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.scene import Scene
@@ -44,8 +44,34 @@ def slow(scene: Scene) -> Iterator[Finding]:
     read_s = max(state.paces[r].arrivals_read_s for r in steps.now)
     longest_s = max(rates.step_s for rates in steps.now.values())
     lately = lateness(state, min(read_s, state.now_s) - max(CURRENT_S, STRETCH_STEPS * longest_s))
-    if (found := _late_ones(scene, steps, lately) or _slowed(scene, steps, lately)) is not None:
+    # A slow link first: its ranks come late to others because of it.
+    found = _slow_link(scene, steps) or _late_ones(scene, steps, lately) or _slowed(scene, steps, lately)
+    if found is not None:
         yield found
+
+
+def _slow_link(scene: Scene, steps: Current) -> Finding | None:
+    """Two ranks, or hosts, between which all takes long though both are there."""
+    if (link := links.slow_link(scene.state, steps)) is None:
+        return None
+    slowest_s = max(c.seconds for c in link.slow)
+    said = (
+        f"{links.what(link)} between {_pairs_text(link)} take up to {1000 * slowest_s:.0f} ms once both are there,"
+        f" those of other pairs {1000 * link.quick_s:.1f} ms: the link {link.where} is slow"
+    )
+    said += f" ({link.not_known} is not known)" if link.not_known else ""
+    waiting = tuple(r for r in sorted(steps.now) if r not in link.ranks)
+    cause = Cause("link", f"the link {link.where} is slow", 0.85, Basis.OBSERVATION, link.evidence())
+    return Finding(
+        kind="slow.collective", severity=Severity.WARNING, ranks=link.ranks, waiting_ranks=waiting,
+        summary=words.shortened(said + "."), causes=(cause,), step=scene.step(link.ranks),
+        since_s=scene.state.now_s - CURRENT_S, key=KEY,
+    )  # fmt: skip
+
+
+def _pairs_text(link: links.SlowLink) -> str:
+    pairs = sorted({c.ranks for c in link.slow})
+    return ", ".join(f"ranks {a} and {b}" for a, b in pairs[:3]) + (", …" if len(pairs) > 3 else "")
 
 
 def _late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:

@@ -17,6 +17,7 @@ PREFETCHED_STEPS = 16  # a loader's workers have their first batches ready befor
 KEPT = 240  # samples, two a second
 KEPT_ARRIVALS = 1024
 KEPT_FRAMES = 64
+KEPT_PASSED = 256
 BEST_OF = 6  # from so many windows on, one lucky window is no baseline
 
 Partner = tuple[str, int]  # SEND or RECV and its partner, -1 any; ("", -1) for all other operations together
@@ -84,6 +85,8 @@ class Pace:
     pid: int = 0
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
     arrivals: OrderedDict[tuple[str, int, str], float] = field(default_factory=OrderedDict)  # (group, place, source)
+    # What it has passed to and from one other rank, with when it was entered; only what is over.
+    passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
     frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
     arrivals_read_s: float = 0.0
     p2p_s: float = 0.0  # when it last was seen to send or receive
@@ -111,6 +114,7 @@ class Pace:
         """Take what a closer look has seen: when it came to which operation, and where its threads were."""
         for source, operations in (("probe", detail.history), ("flight recorder", detail.recorder)):
             self._note_arrivals(source, operations)
+        self._note_passed(detail)
         if detail.history or detail.recorder:
             self.arrivals_read_s = now_s
         newest = self.frames[-1].at_s if self.frames else 0.0
@@ -127,6 +131,14 @@ class Pace:
                 self.p2p_s = max(self.p2p_s, op.entered_s)
         while len(self.arrivals) > KEPT_ARRIVALS:
             self.arrivals.popitem(last=False)
+
+    def _note_passed(self, detail: Detail) -> None:
+        pairs = {group.name for group in detail.groups if len(group.ranks) == 2}
+        for op in detail.history:
+            if op.returned_s and (op.p2p or (op.group in pairs and op.seq > 0)):
+                self.passed[op.entered_s, op.name, op.group, op.peer] = op
+        while len(self.passed) > KEPT_PASSED:
+            self.passed.popitem(last=False)
 
     def window(self, seconds: float, steps: int) -> Rates | None:
         """The rates of the last `seconds` at least, and `steps` at least; None where so much was not seen."""
