@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from diagd.probes import phases, sites, steps
+from diagd.probes import autocast, phases, sites, steps
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
@@ -32,6 +32,8 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         live = STATE.live
         if live is not None and STATE.detail:
             live[_SITE] = sites.site(sys._getframe(2))
+        if autocast.REGION.open and args:
+            autocast.before_backward(args[0])
     return STATE.backward_depth
 
 

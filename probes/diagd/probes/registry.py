@@ -28,6 +28,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("stores", (C10D,)),
     ProbeSpec("steps", ("torch.optim.optimizer", "deepspeed.runtime.engine"), always=True),
     ProbeSpec("compiling", ("torch._dynamo.trace_rules",), always=True),
+    ProbeSpec("autocast", ("torch.amp.autocast_mode",), always=True),
     ProbeSpec("backward", ("torch.autograd",)),
     ProbeSpec("data", ("torch.utils.data.dataloader",)),
     ProbeSpec("evaluation", ("torch.nn.modules.module",)),

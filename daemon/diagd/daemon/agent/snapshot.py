@@ -121,6 +121,8 @@ class RankWatch:
             recorder=self.recorder,
             stacks=self.stacks,
             backward_site=boxes.site(reader.string(reader.live(Live.BACKWARD_SITE))),
+            stale_cast_step=reader.live(Live.STALE_CAST_STEP),
+            stale_cast_site=boxes.site(reader.string(reader.live(Live.STALE_CAST_SITE))),
             looks=tuple(self._looks),
             in_shutdown_s=boxes.time_s(reader, Live.FINALIZING_NS) or None,
             debugger=self.debugger,

@@ -3,7 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import circle, elsewhere, ended, mismatch, outside, parted, silent, slow, storing, waiting
+from diagd.daemon.detectors import (
+    circle,
+    elsewhere,
+    ended,
+    mismatch,
+    outside,
+    parted,
+    precision,
+    silent,
+    slow,
+    storing,
+    waiting,
+)
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
@@ -121,6 +133,7 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     silent.silent,
     _roots,
     slow.slow,
+    precision.stale_casts,
 )
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
@@ -139,6 +152,9 @@ _DEPTH = (
     "slow.",
     "hang.all_arrived",
 )
+
+
+_OF_ITS_OWN = ("precision.",)  # what a rank computes is wrong, whatever else befalls it
 
 
 def _depth(finding: Finding) -> int:
@@ -167,6 +183,8 @@ def _explains(deeper: Finding, other: Finding) -> bool:
     """Whether all that the other speaks of is already among the deeper one's ranks."""
     if (deeper.kind, deeper.key) == (other.kind, other.key):
         return True
+    if other.kind.startswith(_OF_ITS_OWN):
+        return False
     covered = {*deeper.ranks, *deeper.waiting_ranks}
     if deeper.kind.startswith("exit."):
         return True  # a death explains what the others do after it

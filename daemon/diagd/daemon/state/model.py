@@ -173,6 +173,8 @@ class Detail:
     recorder: tuple[Operation, ...] = ()  # the flight recorder's entries, oldest first; only on suspicion
     stacks: tuple[Stack, ...] = ()  # the newest look: the rank's own first, then its children
     backward_site: Frame | None = None  # where the last backward pass was called
+    stale_cast_step: int = 0  # whose forward pass was first seen to use old casts of the weights; 0 none so far
+    stale_cast_site: Frame | None = None  # where the autocast region that keeps them was entered
     looks: tuple[tuple[float, str], ...] = ()  # (time, digest of the main thread's frames) of each look, oldest first
     in_shutdown_s: float | None = None  # the interpreter's shutdown began
     debugger: str = ""  # why a person, not a fault, holds it: "ptrace by 123", "pdb", "prompt"

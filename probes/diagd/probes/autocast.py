@@ -1,0 +1,146 @@
+"""Casts of weights that autocast keeps beyond the weights' change: a region that stays open over optimizer steps.
+
+Autocast casts a float32 leaf once and hands the same copy out until the outermost region ends. Who updates the weights
+inside a region trains them, and computes with their first values for ever. The proof lies in the graph of a loss: the
+node that made a cast is the one of an earlier backward pass, though the weight's version counter has moved on since.
+"""
+
+import sys
+import threading
+from typing import Any
+
+from diagd.probes import sites
+from diagd.probes.box.layout import Live
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.state import STATE
+
+_CASTS = 8  # weights whose casts are compared
+_NODES = 20_000  # of a graph that are looked at, at about a microsecond each
+_LOOKS = 6  # at graphs, for each place that opens regions: three are enough to know
+_patches = Patches()
+_torch: Any = None
+
+
+class _Region:
+    """The outermost region that is open in the training thread."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.site = 0  # string: where it was entered
+        self.place: list[Any] = []  # the same as function, file and line, where there was no box then
+        self.backwards = 0
+        self.casts: list[tuple[Any, Any, int]] = []  # node that made a cast, its weight, that one's version then
+        self.looks: dict[int, int] = {}  # by site
+
+
+REGION = _Region()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.amp.autocast_mode is there."""
+    global _torch
+    _torch = sys.modules["torch"]
+    STATE.listeners.append(_at_switch)
+    owner = module.autocast
+    _patches.replace(owner, "__enter__", lambda f: around_eager(_torch, probe, f, _entering, _ignore, _ignore))
+    _patches.replace(owner, "__exit__", lambda f: around_eager(_torch, probe, f, _leaving, _left, _left))
+
+
+def remove() -> None:
+    """Put torch's own methods back."""
+    _patches.undo()
+
+
+def _at_switch(recording: bool) -> None:
+    if STATE.box is None:
+        REGION.__init__()  # type: ignore[misc]  # a forked child begins anew
+
+
+def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if REGION.open or threading.get_ident() != STATE.trainer:
+        return
+    REGION.open = True
+    frame = sys._getframe(2)
+    if STATE.box is not None:
+        REGION.site = sites.site(frame)
+    else:
+        REGION.site = 0
+        REGION.place = next((entry for entry in sites.frames_from(frame) if entry[3]), [])
+
+
+def _leaving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return True if REGION.open and threading.get_ident() == STATE.trainer else None
+
+
+def _left(token: Any, result: Any) -> None:
+    depth = _torch.autocast_increment_nesting() - 1
+    _torch.autocast_decrement_nesting()
+    if depth == 0:
+        _close()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do afterwards."""
+
+
+def _close() -> None:
+    """The outermost region has ended, and with it all casts."""
+    REGION.open = False
+    REGION.backwards = 0
+    REGION.casts.clear()
+
+
+def before_backward(roots: Any) -> None:
+    """A backward pass begins inside a region; most regions see one or none.
+
+    Args:
+        roots: What torch.autograd.backward was given: a tensor, or several.
+    """
+    live = STATE.live
+    REGION.backwards += 1
+    if live is None or REGION.backwards < 2 or live[Live.STALE_CAST_STEP]:
+        return
+    looks = REGION.looks.get(REGION.site, 0)
+    if looks >= _LOOKS:
+        return
+    REGION.looks[REGION.site] = looks + 1
+    found = _casts([roots] if hasattr(roots, "grad_fn") else list(roots))
+    if any(_is_stale(node, version) for node, _, version in found):
+        live[Live.STALE_CAST_SITE] = REGION.site or _interned(REGION.place)
+        live[Live.STALE_CAST_STEP] = max(live[Live.STEP], 0) + 1
+        REGION.casts.clear()  # they keep parts of the graph
+    else:
+        REGION.casts = found
+
+
+def _interned(place: list[Any]) -> int:
+    box = STATE.box
+    if box is None or not place:
+        return 0
+    function, file, line, _ = place
+    return box.intern((file, line), f"{file}\t{line}\t{function}")
+
+
+def _is_stale(node: Any, version: int) -> bool:
+    """Whether the cast was made for an earlier backward pass, when the weight was another."""
+    return any(node is other and version != before for other, _, before in REGION.casts)
+
+
+def _casts(roots: list[Any]) -> list[tuple[Any, Any, int]]:
+    """Nodes of these tensors' graphs that cast a leaf, nearest to the roots first."""
+    found: list[tuple[Any, Any, int]] = []
+    pending = [root.grad_fn for root in roots if root.grad_fn is not None]
+    seen = set(pending)
+    for _ in range(_NODES):
+        if not pending or len(found) >= _CASTS:
+            break
+        node = pending.pop()
+        following = [after for after, _ in node.next_functions if after is not None]
+        if len(following) == 1 and node.name() == "ToCopyBackward0" and hasattr(following[0], "variable"):
+            weight = following[0].variable
+            found.append((node, weight, weight._version))
+            continue
+        pending += [after for after in following if after not in seen]
+        seen.update(following)
+    return found

@@ -1,0 +1,54 @@
+# mypy: ignore-errors
+"""Trains with autocast regions of all shapes; prints of each whether the loss moved, and when old casts were found."""
+
+import json
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+
+from diagd.probes.box.layout import Live
+from diagd.probes.state import STATE
+
+
+def cast(**options):
+    return torch.autocast("cpu", dtype=torch.bfloat16, **options)
+
+
+def train(outer=nullcontext, inner=nullcontext, whole=nullcontext, after=lambda: None, accumulate=1, backend=None):
+    """`outer` around the loop, `whole` around each step, `inner` around each forward pass."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    forward = torch.compile(model, backend=backend) if backend else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    inputs = torch.randn(4, 8)
+    losses = []
+    with outer():
+        for _ in range(8):
+            with whole():
+                for _ in range(accumulate):
+                    with inner():
+                        loss = forward(inputs).float().pow(2).mean()
+                    loss.backward()
+                optimizer.step()
+            optimizer.zero_grad()
+            after()
+            losses.append(loss.item())
+    found = STATE.live[Live.STALE_CAST_STEP]
+    STATE.live[Live.STALE_CAST_STEP] = 0
+    return {"moved": len(set(losses)) > 1, "found": found > 0}
+
+
+train()  # from the first step on it is a rank
+print(json.dumps({
+    "around the loop": train(outer=cast),
+    "around the loop, and each forward pass": train(outer=cast, inner=cast),
+    "around each forward pass": train(inner=cast),
+    "around each step": train(whole=cast),
+    "around the loop, cleared": train(outer=cast, after=torch.clear_autocast_cache),
+    "around the loop, without a cache": train(outer=lambda: cast(cache_enabled=False)),
+    "around the loop, off in the model": train(outer=cast, inner=lambda: cast(enabled=False)),
+    "around accumulated passes": train(whole=cast, accumulate=4),
+    "around the loop, compiled with the casts": train(outer=cast, backend="aot_eager"),
+    "none": train(),
+}))  # fmt: skip
