@@ -7,12 +7,12 @@ from typing import Self
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Detail, Facts, Frame, Group, Operation, Stack, Thread
+from diagd.daemon.state.model import CALL, Detail, Facts, Frame, Group, Operation, Stack, Thread
 
 LOOK_S = 0.5
 PHASES = ("data", "forward", "backward", "optimizer", "collective", "checkpoint", "eval", "other")
 Own = Callable[[int, int], dict[str, float]]  # rank, step -> seconds by phase (or by cause on the host, or "cpu")
-HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults")
+HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults", "disk_wait_s")
 
 
 def usual(rank: int, step: int) -> dict[str, float]:
@@ -70,14 +70,20 @@ class Training:
         self.now_s = began_s + max(mine) + collective_s
         self.step += 1
 
-    def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0) -> Self:
+    def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0, note: str = "") -> Self:
         """From now on a closer look finds it, or its data worker, there."""
         placed = self.ranks[rank]
         kept = tuple(s for s in placed.stacks if s.role != role)
-        placed.stacks = (
-            *kept,
-            Stack(100 + rank, role, "R", (Thread(1, "MainThread", frames, main=True),), 0.0, times=times),
-        )
+        threads = (Thread(1, "MainThread", frames, main=True),)
+        placed.stacks = (*kept, Stack(100 + rank, role, "R", threads, 0.0, times=times, note=note))
+        return self
+
+    def sleeps(self, rank: int, times: int, of: int, call: str = "fsync", file: str = "/data/journal.bin") -> Self:
+        """From now on a closer look finds it in that call so often; else in none on files."""
+        placed = self.ranks[rank]
+        told = [Stack(100 + rank, CALL, "S", (), 0.0, "kernel", call, "", file, times)] if times else []
+        told += [Stack(100 + rank, CALL, "S", (), 0.0, "kernel", times=of - times)]
+        placed.stacks = (*(s for s in placed.stacks if s.role != CALL), *told)
         return self
 
     def _look(self) -> None:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from diagd.daemon.detectors import looks
 from diagd.daemon.detectors.life import usual_wait_s
-from diagd.daemon.detectors.slowness import LOOKS_S, suspects
+from diagd.daemon.detectors.slowness import own_s, pace_of, suspects
 from diagd.daemon.state.job import JobState
 
 QUIET_S = 1.2  # nothing was done in the program for so long
@@ -14,6 +15,7 @@ ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing point
 ARRIVALS_SLOW_S = 2.0  # and where something does
 SAMPLES = 40  # of a slow rank's stack tell where it is
 MOST_SAMPLED = 4
+MOST_COMPARED = 2  # ranks that are not slow, to hold what the slow ones do against
 ROUTINE_S = 10.0  # so often the last operations of all are compared, hang or not
 
 
@@ -55,7 +57,7 @@ def _of_pace(state: JobState, alive: list[int]) -> Attention:
     meet = tuple(arrivals[:MOST_RANKS]) if slow or state.now_s - _begun_s(state) >= ARRIVALS_S else ()
     compare = {r for r in alive if _not_compared(state, r)}
     return Attention(
-        stacks=tuple(r for r in slow[:MOST_SAMPLED] if _is_sampled_too_little(state, r)),
+        stacks=tuple(r for r in (*slow[:MOST_SAMPLED], *_compared(state, slow)) if _is_sampled_too_little(state, r)),
         recorder=meet,
         history=tuple(sorted(compare.union(meet)))[:MOST_RANKS],
     )
@@ -66,9 +68,14 @@ def _begun_s(state: JobState) -> float:
     return min((pace.samples[0].at_s for pace in state.paces.values() if pace.samples), default=state.now_s)
 
 
+def _compared(state: JobState, slow: tuple[int, ...]) -> list[int]:
+    """Where some ranks are slow, a few of the others: those with the least work of their own."""
+    steps = pace_of(state).now if slow else {}
+    return sorted(steps.keys() - set(slow), key=lambda r: (own_s(steps[r]), r))[:MOST_COMPARED]
+
+
 def _is_sampled_too_little(state: JobState, rank: int) -> bool:
-    looks = [look for look in state.paces[rank].frames if look.role == "rank" and state.now_s - look.at_s <= LOOKS_S]
-    return sum(look.times for look in looks) < SAMPLES
+    return sum(look.times for look in looks.recent(state, rank) if look.role == "rank") < SAMPLES
 
 
 def _not_compared(state: JobState, rank: int) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
 
-from diagd.daemon.detectors import links, partners, slowness, words
+from diagd.daemon.detectors import links, looks, partners, slowness, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.lateness import Lateness, lateness
+from diagd.daemon.detectors.observed import Observed, observed
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slowness import CURRENT_S, Current, Excess, is_slowed, pace_of
 
@@ -154,9 +155,10 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
     late = found[0]
     worst = max(late.cost_s, key=lambda r: late.cost_s[r])
     lost_s = late.share(worst) * steps.now[worst].step_s
-    others = [steps.now[r] for r in late.cost_s if r in steps.now and r not in ranks]
-    excess = slowness.against(steps.now[worst], others, lost_s)
-    kind, key, why = _of_rank(excess)
+    others = [r for r in late.cost_s if r in steps.now and r not in ranks]
+    excess = slowness.against(steps.now[worst], [steps.now[r] for r in others], lost_s)
+    made = _of_one(scene, worst, others, steps.now[worst].step_s, excess)
+    kind, key, why = made.kind, made.key, made.why
     often = len(late.lasts[worst]) >= OFTEN * late.span_s / steps.now[worst].step_s
     how = "at every step" if often else "in bursts"
     rest = tuple(r for r in sorted({r for one in found for r in one.cost_s}) if r not in ranks)
@@ -169,12 +171,19 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
         f"the first, over {words.seconds_text(late.span_s)}"
     )
     evidence = (
-        Evidence(said_late, late.source, worst),
+        Evidence(said_late, late.source, worst), *made.evidence,
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
-    return _finding(
-        scene, kind, ranks, rest, said, Cause(key, why, 0.85, Basis.OBSERVATION, evidence), data=key == "data"
-    )
+    cause = Cause(key, why, made.confidence, made.basis, evidence)
+    return _finding(scene, kind, ranks, rest, said, cause, data=key == "data")
+
+
+def _of_one(scene: Scene, rank: int, others: list[int], step_s: float, excess: Excess) -> Observed:
+    """Why a rank is slower than others: by its totals, and where they say no more than that, by looks at it."""
+    by_totals = Observed(*_of_rank(excess), 0.85, Basis.OBSERVATION, ())
+    if by_totals.kind != "slow.straggler":
+        return by_totals
+    return observed(scene.state, rank, others, step_s, excess) or by_totals
 
 
 def _of_rank(excess: Excess) -> tuple[str, str, str]:
@@ -237,12 +246,13 @@ def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> t
 def _finding(
     scene: Scene, kind: str, ranks: tuple[int, ...], waiting: tuple[int, ...], said: str, cause: Cause, *, data: bool
 ) -> Finding:  # fmt: skip
-    locations = tuple(place for r in ranks for place in slowness.places(scene.state, r, data))
+    others = tuple(r for r in scene.state.paces if r not in ranks)
+    locations = tuple(place for r in ranks for place in looks.places(scene.state, r, data, others))
     where = words.place_text(locations[0].frame) if locations else ""
-    often = "most often " if any(slowness.seen_often(scene.state, r) for r in ranks) else ""
+    often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
-        names=("worker",) if data and slowness.in_worker(scene.state, ranks) else (),
+        names=("worker",) if data and looks.in_worker(scene.state, ranks) else (),
         summary=words.shortened(said + (f"; {often}in {where}" if where else "") + "."), causes=(cause,),
         locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
     )  # fmt: skip

@@ -1,13 +1,11 @@
-"""What the time that a rank's steps take too long is made of, and where the rank was seen meanwhile."""
+"""What the time that a rank's steps take too long is made of."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from diagd.daemon.detectors.finding import Evidence, Location
+from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Frame
 from diagd.daemon.state.pace import Rates
 
 CURRENT_S = 3.0
@@ -17,15 +15,13 @@ SLOWED_BY_S = 0.005
 SKEWED_PART = 0.15  # of a step, that a rank spends on its own more than the others do
 HOST_PART = 0.4
 FAULT_S = 0.0001  # a page from a fast disk; a slow one takes fifty times as long, so this is the least it costs
-LOOKS_S = 30.0
-MOST_PLACES = 3
-OFTEN_LOOKS = 3
 # Phases that are a rank's own doing; in the others it may wait for ranks.
 OWN = ("data", "forward", "optimizer", "other", "init")
 _HOST_WORDS = {
     "throttled_s": ("throttled", "because its cgroup's CPU quota holds it back"),
     "garbage_s": ("garbage", "because Python's garbage collector holds it up"),
     "major_faults": ("paging", "because it waits for pages from disk or swap"),
+    "disk_wait_s": ("storage", "because it waits for storage"),
     "run_delay_s": ("contention", "because it waits for a CPU that other processes use"),
 }
 
@@ -64,11 +60,16 @@ def suspects(state: JobState) -> tuple[int, ...]:
     steps = pace_of(state)
     if not steps.now:
         return ()
-    own = {r: sum(rates.phases.get(name, 0.0) for name in OWN) for r, rates in steps.now.items()}
+    own = {r: own_s(rates) for r, rates in steps.now.items()}
     usual_s, step_s = median(own.values()), median(rates.step_s for rates in steps.now.values())
     skewed = [r for r, s in own.items() if s - min(usual_s, _least(own, r)) >= SKEWED_PART * step_s]
     slowed = [r for r, usual in steps.usual.items() if is_slowed(steps.now[r], usual)]
     return tuple(sorted(skewed or slowed, key=lambda r: (-own[r], r)))
+
+
+def own_s(rates: Rates) -> float:
+    """Seconds a step in phases in which it waits for no other rank."""
+    return sum(rates.phases.get(name, 0.0) for name in OWN)
 
 
 def _least(own: dict[int, float], rank: int) -> float:
@@ -137,44 +138,3 @@ def evidence(rank: int, now: Rates, excess: Excess, usual: Rates | None = None) 
             what = name.removesuffix("_s").replace("_", " ")
             found.append(Evidence(f"{what}: {1000 * s:.0f} ms a step more {than}", "kernel", rank))
     return tuple(found)
-
-
-def places(state: JobState, rank: int, data: bool) -> tuple[Location, ...]:
-    """The user's frames that the rank, or the worker it waits for, was seen in most often; the worker's first."""
-    pace = state.paces.get(rank)
-    if pace is None:
-        return ()
-    seen = [look for look in pace.frames if state.now_s - look.at_s <= LOOKS_S]
-    found: list[Frame] = []
-    for roles in (("worker", "child"), ("rank",)) if data else (("rank",),):
-        counted: Counter[Frame] = Counter()
-        for look in seen:
-            if look.role in roles and (frame := _innermost(look.frames, data)) is not None:
-                counted[frame] += look.times
-        found += [frame for frame, _ in counted.most_common(MOST_PLACES)]
-    if not found and (site := state.detail(rank).backward_site) is not None:
-        found = [site]
-    return tuple(Location(rank, frame) for frame in found)
-
-
-def seen_often(state: JobState, rank: int) -> bool:
-    """Whether its places rest on more than a look or two."""
-    pace = state.paces.get(rank)
-    looks = pace.frames if pace is not None else ()
-    return sum(look.times for look in looks if state.now_s - look.at_s <= LOOKS_S) >= OFTEN_LOOKS
-
-
-def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
-    """The innermost frame of the user's; of one that waits in an operation that tells nothing of what is slow."""
-    if not data and any(f.function in _WAITING for f in frames[:3]):
-        return None
-    return next((f for f in frames if f.user), None)
-
-
-_WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather", "reduce_scatter_tensor"})
-
-
-def in_worker(state: JobState, ranks: Sequence[int]) -> bool:
-    """Whether a data worker of theirs was seen in the user's own code."""
-    looks = (look for r in ranks if (pace := state.paces.get(r)) is not None for look in pace.frames)
-    return any(look.role in ("worker", "child") and any(f.user for f in look.frames) for look in looks)

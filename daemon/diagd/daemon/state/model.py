@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Self
 
 CALL = "call"  # a stack's role
+INPUT = "input"  # a sample's note: the step loop was asking for its next batch
 
 
 class Status(IntEnum):

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from diagd.daemon.state.model import Detail, Facts, Frame, Operation
+from diagd.daemon.state.model import CALL, Detail, Facts, Frame, Operation, Stack
+from diagd.daemon.state.rounds import Rounds
 
 PREFIX = "phase_s|"
 HELD = "held_s|"
-HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults")  # of Facts.extra
+HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults", "disk_wait_s")  # of Facts.extra
 WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
 WINDOW_S = 0.8
 WARM_STEPS = 2  # the first ones compile and allocate
@@ -30,6 +31,8 @@ class Seen(NamedTuple):
     role: str  # of its process: rank, worker, child
     frames: tuple[Frame, ...]
     times: int  # how often, of one sampling
+    call: str = ""  # what the kernel says it waited in, on the file in `note`
+    note: str = ""
 
 
 class Sample(NamedTuple):
@@ -89,6 +92,7 @@ class Pace:
     passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
     frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
     arrivals_read_s: float = 0.0
+    rounds: Rounds = field(default_factory=Rounds)  # of looks at its stacks
     p2p_s: float = 0.0  # when it last was seen to send or receive
     _best: list[Rates] = field(default_factory=list)
     _windows: int = 0
@@ -104,6 +108,7 @@ class Pace:
         self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost))
         window = self.window(WINDOW_S, WINDOW_STEPS)
         if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
+            self.rounds.note_pace(window.step_s)
             self._windows += 1
             early = self._windows <= BEST_OF and fact.step - window.steps >= PREFETCHED_STEPS
             if early and (self._first is None or window.step_s < self._first.step_s):
@@ -118,10 +123,10 @@ class Pace:
         if detail.history or detail.recorder:
             self.arrivals_read_s = now_s
         newest = self.frames[-1].at_s if self.frames else 0.0
-        for stack in detail.stacks:
-            if stack.taken_s > newest and stack.main is not None:
-                role = "rank" if stack.role == "sample" else stack.role
-                self.frames.append(Seen(stack.taken_s, role, stack.main.frames, max(stack.times, 1)))
+        fresh = [stack for stack in detail.stacks if stack.taken_s > newest and (stack.threads or stack.role == CALL)]
+        if fresh:
+            self.rounds.note_look(min(stack.taken_s for stack in fresh))
+        self.frames.extend(_seen(stack) for stack in fresh)
 
     def _note_arrivals(self, source: str, operations: Iterable[Operation]) -> None:
         for op in operations:
@@ -192,6 +197,13 @@ class Pace:
             return None
         best = self._best[1] if self._windows >= BEST_OF else self._best[0]
         return self._first if self._first is not None and self._first.step_s < best.step_s else best
+
+
+def _seen(stack: Stack) -> Seen:
+    role = "rank" if stack.role == "sample" else stack.role
+    frames = stack.main.frames if stack.main is not None else ()
+    call = stack.syscall if stack.role == CALL else ""
+    return Seen(stack.taken_s, role, frames, max(stack.times, 1), call, stack.note)
 
 
 def _held(fact: Facts) -> dict[Partner, float]:

@@ -1,0 +1,127 @@
+"""What repeated looks at running ranks have seen: where they were, and what they waited for, how often."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from diagd.daemon.detectors.finding import Location
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import CALL, INPUT, Frame
+from diagd.daemon.state.pace import Seen
+
+MOST_PLACES = 3
+OFTEN_LOOKS = 3
+# A part of the time that is seen in so many looks is known to a tenth or so: sqrt(p (1 - p) / n).
+ENOUGH_LOOKS = 20
+_WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather", "reduce_scatter_tensor"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a rank's time that others do not spend so, as far as looks tell."""
+
+    share: float  # of the time, beyond the others'
+    seen: int
+    looks: int
+    call: str = ""  # the most frequent one
+    file: str = ""
+
+
+NONE = Part(0.0, 0, 0)
+
+
+def recent(state: JobState, rank: int) -> list[Seen]:
+    """What was seen of it in the last round of looks."""
+    pace = state.paces.get(rank)
+    return [look for look in pace.frames if pace.rounds.holds(look.at_s, state.now_s)] if pace is not None else []
+
+
+def storage(state: JobState, rank: int, others: Sequence[int]) -> Part:
+    """In how much more of its time than the others the rank's main thread slept in calls on files.
+
+    Nothing where no other was looked at: what all ranks write alike makes none of them slow.
+    """
+    mine, theirs = _calls(state, rank), [seen for r in others if (seen := _calls(state, r)).total() >= ENOUGH_LOOKS]
+    if mine.total() < ENOUGH_LOOKS or not theirs:
+        return NONE
+    share = _stored(mine) / mine.total() - median(_stored(seen) / seen.total() for seen in theirs)
+    ((call, file), _) = max(mine.items(), key=lambda item: (bool(item[0][0]), item[1]))
+    return Part(share, _stored(mine), mine.total(), call, file)
+
+
+def _calls(state: JobState, rank: int) -> Counter[tuple[str, str]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for look in recent(state, rank):
+        if look.role == CALL:
+            counted[look.call, look.note] += look.times
+    return counted
+
+
+def _stored(calls: Counter[tuple[str, str]]) -> int:
+    return sum(times for (call, _), times in calls.items() if call)
+
+
+def asked(state: JobState, rank: int, others: Sequence[int]) -> Part:
+    """In how much more of its time than the others the rank's step loop was asking for its next batch.
+
+    Nothing where no other was looked at.
+    """
+    mine, theirs = _asking(state, rank), [seen for r in others if (seen := _asking(state, r))[1] >= ENOUGH_LOOKS]
+    if mine[1] < ENOUGH_LOOKS or not theirs:
+        return NONE
+    return Part(mine[0] / mine[1] - median(seen / looks for seen, looks in theirs), *mine)
+
+
+def _asking(state: JobState, rank: int) -> tuple[int, int]:
+    looks = [look for look in recent(state, rank) if look.role == "rank"]
+    return sum(look.times for look in looks if look.note == INPUT), sum(look.times for look in looks)
+
+
+def places(state: JobState, rank: int, data: bool, others: Sequence[int] = ()) -> tuple[Location, ...]:
+    """The user's frames that the rank, or the worker it waits for, was seen in most often; the worker's first.
+
+    Of the rank's own, those first in which it spends more of its time than `others` do.
+    """
+    seen = recent(state, rank)
+    found: list[Frame] = []
+    if data:
+        found += _most_often([look for look in seen if look.role in ("worker", "child")], data, ())
+    compared = [[look for look in recent(state, r) if look.role == "rank"] for r in others]
+    found += _most_often([look for look in seen if look.role == "rank"], data, [looks for looks in compared if looks])
+    if not found and (site := state.detail(rank).backward_site) is not None:
+        found = [site]
+    return tuple(Location(rank, frame) for frame in found)
+
+
+def _most_often(looks: Sequence[Seen], data: bool, compared: Sequence[Sequence[Seen]]) -> list[Frame]:
+    mine, theirs = _shares(looks, data), [_shares(others, data) for others in compared]
+    more = {frame: s - median(shares.get(frame, 0.0) for shares in theirs or [{}]) for frame, s in mine.items()}
+    return sorted(more, key=lambda frame: -more[frame])[:MOST_PLACES]
+
+
+def _shares(looks: Sequence[Seen], data: bool) -> dict[Frame, float]:
+    counted: Counter[Frame] = Counter()
+    for look in looks:
+        if (frame := _innermost(look.frames, data)) is not None:
+            counted[frame] += look.times
+    total = max(sum(look.times for look in looks), 1)
+    return {frame: times / total for frame, times in counted.items()}
+
+
+def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
+    """The innermost frame of the user's; of one that waits in an operation that tells nothing of what is slow."""
+    if not data and any(f.function in _WAITING for f in frames[:3]):
+        return None
+    return next((f for f in frames if f.user), None)
+
+
+def seen_often(state: JobState, rank: int) -> bool:
+    """Whether its places rest on more than a look or two."""
+    return sum(look.times for look in recent(state, rank) if look.role != CALL) >= OFTEN_LOOKS
+
+
+def in_worker(state: JobState, ranks: Sequence[int]) -> bool:
+    """Whether a data worker of theirs was seen in the user's own code."""
+    looks = (look for r in ranks if (pace := state.paces.get(r)) is not None for look in pace.frames)
+    return any(look.role in ("worker", "child") and any(f.user for f in look.frames) for look in looks)
