@@ -1,1 +1,4 @@
-"""Device code of diagd comes here, each piece beside a pure-Python twin for machines without CUDA."""
+"""The digest of tensors: one definition, a plain-torch twin, a compiled path for CPUs and a kernel for NVIDIA GPUs.
+
+Importing this package imports nothing else; `diagd.cuda_ext.digest` needs torch.
+"""

@@ -1,0 +1,95 @@
+"""A tensor as a row of bytes: which tensors have one, and how to walk over it without copying the whole."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import torch
+
+from diagd.cuda_ext.definition import BLOCK_BYTES
+
+# What digest.c and digest.cu call these; 0 stands for every other dtype, of which only the bits are digested.
+KINDS = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4}
+HOST_PIECE_BYTES = 4 * BLOCK_BYTES  # stays in a second-level cache
+DEVICE_PIECE_BYTES = 64 * BLOCK_BYTES
+
+
+def refuse_what_has_no_bytes(tensor: torch.Tensor) -> None:
+    """Let only plain, dense tensors with memory of their own pass.
+
+    Raises:
+        TypeError: The tensor is a wrapper around others or around nothing (DTensor, fake, functional, vmapped), is
+            sparse or quantized, or lies on a device that is neither a CPU nor a CUDA one.
+    """
+    name = type(tensor).__name__
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"a {name} has no bytes of its own; expected a plain tensor, e.g. a DTensor's to_local()")
+    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise TypeError("a tensor inside a functional transform has no bytes of its own")
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise TypeError(f"expected a dense tensor, not one of layout {tensor.layout} and dtype {tensor.dtype}")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise TypeError(f"expected a tensor on a CPU or a CUDA device, not on {tensor.device}")
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Keep what the script has switched on (autograd, autocast, inference mode, other modes) out of what follows."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))  # else what is kept could not be written outside of it
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(_without_dispatch_modes())
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def _without_dispatch_modes() -> AbstractContextManager[object]:
+    if not torch._C._len_torch_dispatch_stack():
+        return ExitStack()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def is_plain_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's bytes lie in memory as they are digested: row by row, nothing pending."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def pieces(tensor: torch.Tensor) -> Iterator[tuple[torch.Tensor, int]]:
+    """Yield the elements in row-major order as flat tensors, each with the index of its first block.
+
+    A contiguous tensor comes whole and as it lies. Any other is gathered piece by piece into one buffer: use each piece
+    before taking the next.
+    """
+    if is_plain_memory(tensor):
+        yield tensor.detach().reshape(-1), 0
+        return
+    nbytes = HOST_PIECE_BYTES if tensor.device.type == "cpu" else DEVICE_PIECE_BYTES
+    size = min(nbytes // tensor.element_size(), tensor.numel())
+    buffer = torch.empty(size, dtype=tensor.dtype, device=tensor.device)
+    for start in range(0, tensor.numel(), size):
+        piece = buffer[: min(size, tensor.numel() - start)]
+        gather(tensor.detach(), start, piece)
+        yield piece, start * tensor.element_size() // BLOCK_BYTES
+
+
+def gather(source: torch.Tensor, start: int, out: torch.Tensor) -> None:
+    """Copy the elements of `source` from `start` on, in row-major order, until the flat `out` is full."""
+    if source.dim() < 2:
+        out.copy_(source.reshape(-1)[start : start + out.numel()])
+        return
+    row, stop = source[0].numel(), start + out.numel()
+    first, last = -(-start // row), stop // row
+    if first > last:  # inside one row
+        gather(source[last], start - last * row, out)
+        return
+    head, tail = first * row - start, last * row - start
+    if head:
+        gather(source[first - 1], start - (first - 1) * row, out[:head])
+    if last > first:
+        out[head:tail].view(last - first, *source.shape[1:]).copy_(source[first:last])
+    if tail < out.numel():
+        gather(source[last], 0, out[tail:])
