@@ -140,10 +140,10 @@ def test_a_wait_for_a_replica_that_only_c_sees_is_no_work_of_its_own() -> None:
 
 def test_work_that_nobody_waits_for_is_no_reason() -> None:
     training = Pipelines(3).goes(10, stage).goes(8, slow_stage(1, "forward", 0.06))
-    steps = pace_of(training.state)
-    assert partners.slower(training.state, steps) is not None
+    steps, parts = pace_of(training.state), partners.Parts(training.state)
+    assert partners.slower(training.state, steps, parts) is not None
     steps.now.update({rank: steps.usual[rank] for rank in (0, 2)})
-    assert partners.slower(training.state, steps) is None
+    assert partners.slower(training.state, steps, parts) is None
 
 
 def test_long_steps_of_a_pipeline_need_as_many_of_them() -> None:

@@ -13,9 +13,12 @@ from diagd.daemon.state.model import Operation
 LOOK_BACK_S = 25.0
 LEAST = 8  # messages, to speak of a pair
 LEAST_SPAN_S = 2.0  # so that a burst of something else on the host is not taken for the link
-MOST = 64  # of each kind, between two ranks
-MOST_PAIRS = 64
+# A look at more of them would take too long.
+MOST = 24  # messages of a lane
+MOST_LANES = 32  # of those whose receivers wait longest, and as many others to compare them with
+MOST_RANKS = 256
 
+Lane = tuple[int, int, str, int]  # sender, receiver, group, tag
 Kind = tuple[str, int, str]  # MESSAGE or the operation of a group of two, elements, dtype
 MESSAGE = "MESSAGE"
 
@@ -39,47 +42,65 @@ class Crossing:
 def crossings(state: JobState) -> list[Crossing]:
     """Those that enough is known of."""
     since_s = state.now_s - LOOK_BACK_S
+    having = [r for r, pace in state.paces.items() if pace.passed and not state.status(r).gone][:MOST_RANKS]
     passed = {
-        r: [op for op in pace.passed.values() if op.entered_s >= since_s and op.numel >= 0]
-        for r, pace in state.paces.items()
-        if not state.status(r).gone
+        r: [op for op in state.paces[r].passed.values() if op.entered_s >= since_s and op.numel >= 0] for r in having
     }
-    times: dict[tuple[tuple[int, int], Kind], list[tuple[float, float]]] = defaultdict(list)
-    for ranks, kind, at_s, seconds in [*_messages(passed), *_pair_operations(state, passed)]:
-        times[ranks, kind].append((at_s, seconds))
-    found = (_crossing(ranks, kind, sorted(taken)) for (ranks, kind), taken in times.items())
+    series: dict[tuple[tuple[int, int], Kind], list[Series]] = defaultdict(list)
+    for ranks, made in [*_messages(passed), *_pair_operations(state, passed)]:
+        for kind, one in made.items():
+            series[ranks, kind].append(one)
+    found = (_crossing(ranks, kind, several) for (ranks, kind), several in series.items())
     return [crossing for crossing in found if crossing is not None]
 
 
-def _crossing(ranks: tuple[int, int], kind: Kind, taken: Sequence[tuple[float, float]]) -> Crossing | None:
-    span_s = taken[-1][0] - taken[0][0]
-    if len(taken) < LEAST or span_s < LEAST_SPAN_S:
+class Series:
+    """Those of one lane, or of one group."""
+
+    def __init__(self) -> None:
+        self.over_s: list[float] = []  # when each was over
+        self.seconds: list[float] = []
+
+    def rate(self) -> float:
+        """How many there are a second; not all of those between two looks were read, but how closely they follow."""
+        gaps = [after - before for before, after in pairwise(sorted(self.over_s))]
+        return 1 / max(median(gaps), 1e-6) if gaps else 0.0
+
+
+def _crossing(ranks: tuple[int, int], kind: Kind, several: Sequence[Series]) -> Crossing | None:
+    taken, times = [s for one in several for s in one.seconds], [s for one in several for s in one.over_s]
+    if len(taken) < LEAST or max(times) - min(times) < LEAST_SPAN_S:
         return None
-    seconds = median(s for _, s in taken)
-    # Not all of those between two looks were read: how closely they follow each other tells how many there are.
-    gap_s = median(after - before for (before, _), (after, _) in pairwise(taken))
-    return Crossing(ranks, kind, len(taken), seconds, min(seconds / max(gap_s, seconds, 1e-9), 1.0))
+    seconds = median(taken)
+    return Crossing(ranks, kind, len(taken), seconds, min(seconds * sum(one.rate() for one in several), 1.0))
 
 
-Measured = tuple[tuple[int, int], Kind, float, float]  # ranks, kind, when it was over, seconds
-
-
-def _messages(passed: dict[int, list[Operation]]) -> Iterable[Measured]:
-    """Receives with the send that they have met."""
-    sends: dict[tuple[int, int, str, int], list[Operation]] = defaultdict(list)
-    receives: dict[tuple[int, int, str, int], list[Operation]] = defaultdict(list)
+def _messages(passed: dict[int, list[Operation]]) -> Iterable[tuple[tuple[int, int], dict[Kind, Series]]]:
+    """Receives with the send that they have met, by lane."""
+    sends: dict[Lane, list[Operation]] = defaultdict(list)
+    receives: dict[Lane, list[Operation]] = defaultdict(list)
     for rank, ops in passed.items():
         for op in ops:
             if op.name == "SEND":
                 sends[rank, op.peer, op.group, op.tag].append(op)
             elif op.name == "RECV" and op.peer >= 0:
                 receives[op.peer, rank, op.group, op.tag].append(op)
-    for lane in sorted(sends.keys() & receives.keys())[:MOST_PAIRS]:
+    for lane in _chosen({lane: ops for lane, ops in receives.items() if lane in sends}):
         sent = sorted(sends[lane], key=lambda op: op.entered_s)
-        ranks = (min(lane[:2]), max(lane[:2]))
-        for op in receives[lane][-MOST:]:
-            if op.returned_s and (seconds := _met_s(sent, op)) is not None:
-                yield ranks, (MESSAGE, op.numel, op.dtype), op.returned_s, seconds
+        made: dict[Kind, Series] = defaultdict(Series)
+        for number, op in enumerate(receives[lane]):
+            series = made[MESSAGE, op.numel, op.dtype]
+            series.over_s.append(op.returned_s or 0.0)
+            if number % (len(receives[lane]) // MOST + 1) == 0 and (seconds := _met_s(sent, op)) is not None:
+                series.seconds.append(seconds)
+        yield (min(lane[:2]), max(lane[:2])), made
+
+
+def _chosen(receives: dict[Lane, list[Operation]]) -> list[Lane]:
+    held = {lane: median(op.held_s for op in ops[-MOST:]) for lane, ops in receives.items()}
+    lanes = sorted(held, key=lambda lane: (-held[lane], lane))
+    others = lanes[MOST_LANES:]
+    return lanes[:MOST_LANES] + others[:: len(others) // MOST_LANES + 1]
 
 
 def _met_s(sent: Sequence[Operation], received: Operation) -> float | None:
@@ -107,18 +128,21 @@ def _met_s(sent: Sequence[Operation], received: Operation) -> float | None:
     return max(0.0, min(max(both), received.held_s)) if both else None
 
 
-def _pair_operations(state: JobState, passed: dict[int, list[Operation]]) -> Iterable[Measured]:
-    """Operations of groups of two."""
+def _pair_operations(
+    state: JobState, passed: dict[int, list[Operation]]
+) -> Iterable[tuple[tuple[int, int], dict[Kind, Series]]]:
+    """Operations of groups of two, by group."""
     pairs = {g.name: g.ranks for detail in state.details.values() for g in detail.groups if len(g.ranks) == 2}
-    places: dict[tuple[str, int], dict[int, Operation]] = defaultdict(dict)
+    places: dict[str, dict[int, dict[int, Operation]]] = defaultdict(lambda: defaultdict(dict))
     for rank, ops in passed.items():
         for op in ops:
             if not op.p2p and rank in pairs.get(op.group, ()):
-                places[op.group, op.seq][rank] = op
-    for (group, _), sides in places.items():
-        if len(sides) == 2:
-            a, b = sides.values()
+                places[op.group][op.seq][rank] = op
+    for group, met in places.items():
+        made: dict[Kind, Series] = defaultdict(Series)
+        for a, b in (tuple(sides.values()) for sides in met.values() if len(sides) == 2):
             both_s = max(a.entered_s, b.entered_s)
-            seconds = min(min(op.held_s, (op.returned_s or both_s) - both_s) for op in (a, b))
-            first, second = sorted(pairs[group])
-            yield (first, second), (a.name, a.numel, a.dtype), a.returned_s or both_s, max(seconds, 0.0)
+            series = made[a.name, a.numel, a.dtype]
+            series.over_s.append(a.returned_s or both_s)
+            series.seconds.append(max(min(min(op.held_s, (op.returned_s or both_s) - both_s) for op in (a, b)), 0.0))
+        yield (min(pairs[group]), max(pairs[group])), made

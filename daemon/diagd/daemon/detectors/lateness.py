@@ -35,7 +35,6 @@ class Meeting:
 class Lateness:
     """A stretch of meetings."""
 
-    group: str
     source: str  # of most of them
     until_s: float
     span_s: float
@@ -58,12 +57,12 @@ def lateness(state: JobState, since_s: float) -> list[Lateness]:
     meant_s = {r: pace.spent_s(PAUSES, since_s) for r, pace in state.paces.items()}
     held_s = {r: pace.held_s(since_s) for r, pace in state.paces.items()}
     found = []
-    for group, meetings in by_group.items():
+    for meetings in by_group.values():
         members = meetings[0].late_s
         # Who was held in sends and receives for longer than the others has come late because of that.
         least_s = min(held_s[r] for r in members)
         excused_s = {r: meant_s[r] + held_s[r] - least_s for r in members}
-        if (made := _summed(group, meetings, excused_s, state.now_s)) is not None:
+        if (made := _summed(meetings, excused_s, state.now_s)) is not None:
             found.append(made)
     return sorted(found, key=lambda made: (-max(made.cost_s.values()), -made.meetings))
 
@@ -95,7 +94,7 @@ def _seen_members(state: JobState) -> dict[str, list[int]]:
     return {name: ranks for name, ranks in seen.items() if len(ranks) >= max(2, min(len(groups[name]), ENOUGH_RANKS))}
 
 
-def _summed(group: str, meetings: list[Meeting], excused_s: dict[int, float], now_s: float) -> Lateness | None:
+def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) -> Lateness | None:
     meetings.sort(key=lambda m: m.at_s)
     began, ended = meetings[0].at_s, meetings[-1].at_s
     if len(meetings) < LEAST_MEETINGS or now_s - ended > max(FRESH_S, FRESH_PART * (ended - began)):
@@ -117,6 +116,6 @@ def _summed(group: str, meetings: list[Meeting], excused_s: dict[int, float], no
     net = {r: tuple(max(part - excused_s[r] / 2, 0.0) for part in parts) for r, parts in halves.items()}
     source = Counter(m.source for m in meetings).most_common(1)[0][0]
     return Lateness(
-        group, source, ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
+        source, ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
         {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(times) for r, times in lasts.items()},
     )  # fmt: skip

@@ -13,6 +13,7 @@ from diagd.daemon.detectors.crossings import MESSAGE, Crossing, crossings
 from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.detectors.slowness import HOST_PART, Current
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.pace import Rates
 
 LONG_S = 0.005  # less than that is the scheduler's
 RATIO = 4.0  # to the median of the others
@@ -48,6 +49,8 @@ def slow_link(state: JobState, steps: Current) -> SlowLink | None:
     """The link that costs time; None where no pair is slow, or the slow ones have no edge in common."""
     if not all(state.detail(r).backend.startswith("gloo") for r in steps.now):
         return None  # on a device the threads are not held by what they wait for
+    if not any(_communicates(rates) for rates in steps.now.values()):
+        return None
     measured = crossings(state)
     slow = [c for c in measured if _is_slow(state, c, measured)]
     if not slow or any(_starved(steps, r, c) for c in slow for r in c.ranks):
@@ -60,6 +63,12 @@ def slow_link(state: JobState, steps: Current) -> SlowLink | None:
     ranks, where, not_known = edge
     others = [c.seconds for s in slow for c in _likes(state, s, measured) if c.ranks in quick]
     return SlowLink(ranks, where, not_known, tuple(slow), median(others), len(quick)) if others else None
+
+
+def _communicates(rates: Rates) -> bool:
+    """Whether operations take so much of its time that a link could cost what is worth a word."""
+    held_s = sum(s for (name, _), s in rates.held.items() if name)
+    return max(held_s, rates.phases.get("collective", 0.0)) >= COSTS_SHARE * rates.step_s
 
 
 def _likes(state: JobState, crossing: Crossing, measured: Iterable[Crossing]) -> list[Crossing]:

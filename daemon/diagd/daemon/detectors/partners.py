@@ -5,7 +5,7 @@ rank's own work, its steps without what held it in operations, is weighed agains
 others must be seen to wait for it more than they did.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from diagd.daemon.detectors.finding import Evidence
@@ -63,32 +63,40 @@ def waits_known(state: JobState, steps: Current) -> bool:
     return on_cpu and all(rates.held and not rates.lost for rates in steps.now.values())
 
 
-def shared(state: JobState, group: str) -> bool:
-    """Whether members of the group send to each other, be it through others: stages, of which none is the measure."""
-    ranks = next((g.ranks for detail in state.details.values() if (g := detail.group(group)) is not None), ())
-    parts = _parts(state)
-    return len({parts.get(r, r) for r in ranks}) < len(ranks)
+class Parts:
+    """Which ranks are joined by sends and receives, be it through others: the stages of one pipeline."""
+
+    def __init__(self, state: JobState) -> None:
+        since_s = state.now_s - SENT_S
+        self._joined_to: dict[int, int] = {}
+        self._all = False  # to more partners than are told apart
+        for rank, pace in state.paces.items():
+            for name, partner in pace.partners(since_s):
+                self._all = self._all or (name == "SEND" and partner < 0)
+                if partner >= 0:
+                    self._joined_to[self._part(rank)] = self._part(partner)
+
+    def _part(self, rank: int) -> int:
+        """One rank for all of a part."""
+        above = self._joined_to.get(rank, rank)
+        while above != self._joined_to.get(above, above):
+            above = self._joined_to[above]
+        self._joined_to[rank] = above
+        return above
+
+    def stages(self, ranks: Iterable[int]) -> bool:
+        """Whether some of these are of one pipeline: they differ by design, and none is the others' measure."""
+        members = list(ranks)
+        return self._all or len({self._part(r) for r in members}) < len(members)
 
 
-def _parts(state: JobState) -> dict[int, int]:
-    """The ranks that are joined by sends and receives, by one of them."""
-    since_s = state.now_s - SENT_S
-    part = {r: r for r in range(state.world_size)}
-    for rank, pace in state.paces.items():
-        for name, partner in pace.partners(since_s):
-            if name == "SEND" and partner not in part:
-                return dict.fromkeys(part, 0)  # to more than are told apart
-            old, new = part.get(partner, rank), part[rank]
-            part = {r: new if p == old else p for r, p in part.items()}
-    return part
-
-
-def slower(state: JobState, steps: Current) -> Slower | None:
+def slower(state: JobState, steps: Current, parts: Parts) -> Slower | None:
     """The ranks whose own work explains that the steps take longer; None where that is not so, or not known."""
     known = [r for r, usual in steps.usual.items() if usual.held and not usual.lost]
     if len(known) < 2 or len(known) < KNOWN_PART * len(steps.now):
         return None
-    grown = {r: _growth(state, r, steps.now[r], steps.usual[r]) for r in known}
+    replicated = _replicated(state, parts)
+    grown = {r: _growth(r in replicated, steps.now[r], steps.usual[r]) for r in known}
     ranks = _reason(grown, steps)
     if not ranks or not all(_steady(state, r, steps.usual[r], grown[r]) for r in ranks[:1]):
         return None
@@ -100,19 +108,19 @@ def slower(state: JobState, steps: Current) -> Slower | None:
     return Slower(ranks, waiting, worst.own_s, tuple(_evidence(grown, ranks, waiting)))
 
 
-def _growth(state: JobState, rank: int, now: Rates, usual: Rates) -> Growth:
+def _growth(replicated: bool, now: Rates, usual: Rates) -> Growth:
     held = {partner: s - usual.held.get(partner, 0.0) for partner, s in now.held.items()}
     own_s = now.own_s - usual.own_s
-    if _has_replicas(state, rank):  # its backward pass may wait for them, which only its CPU tells from work
+    if replicated:  # its backward pass may wait for them, which only its CPU tells from work
         idle_s = now.phases.get("backward", 0.0) - usual.phases.get("backward", 0.0) - max(now.cpu_s - usual.cpu_s, 0.0)
         own_s -= max(idle_s, 0.0)
     return Growth(now.step_s - usual.step_s, own_s, held)
 
 
-def _has_replicas(state: JobState, rank: int) -> bool:
-    """Whether it is in a group of ranks none of which sends to another, that is in use."""
-    groups = [g for g in state.detail(rank).groups if len(g.ranks) > 1 and g.enqueued > 0]
-    return any(not shared(state, g.name) for g in groups)
+def _replicated(state: JobState, parts: Parts) -> set[int]:
+    """The ranks that are in a group, in use, of ranks of other pipelines."""
+    used = {g.ranks for detail in state.details.values() for g in detail.groups if len(g.ranks) > 1 and g.enqueued > 0}
+    return {r for ranks in used if not parts.stages(ranks) for r in ranks}
 
 
 def _reason(grown: dict[int, Growth], steps: Current) -> tuple[int, ...]:

@@ -94,10 +94,11 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
     """The same where ranks wait for each other in send and recv, too: no such wait is laid to who waits."""
     if not partners.waits_known(scene.state, steps):
         return None
-    equals = [late for late in lately if not partners.shared(scene.state, late.group)]
+    parts = partners.Parts(scene.state)
+    equals = [late for late in lately if not parts.stages(late.cost_s)]
     if equals and (culprits := _of_groups(equals, steps, _steady)):
         return _straggling(scene, steps, equals, culprits)
-    if (found := partners.slower(scene.state, steps)) is None:
+    if (found := partners.slower(scene.state, steps, parts)) is None:
         return None
     worst = found.ranks[0]
     excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s)

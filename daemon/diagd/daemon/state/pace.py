@@ -169,14 +169,14 @@ class Pace:
 
     def partners(self, since_s: float) -> set[Partner]:
         """With whom it has sent and received since then, as far as samples reach."""
-        if not self.samples:
+        if not (self.samples and self.samples[-1].held):
             return set()
         first, last = self._at(since_s), self.samples[-1]
         return {partner for partner, s in last.held.items() if partner[0] and s > first.held.get(partner, 0.0)}
 
     def held_s(self, since_s: float) -> float:
         """Seconds that it was held in sends and receives since then, as far as samples reach."""
-        if not self.samples:
+        if not (self.samples and self.samples[-1].held):
             return 0.0
         first, last = self._at(since_s), self.samples[-1]
         return sum(total - first.held.get(partner, 0.0) for partner, total in last.held.items() if partner[0])
