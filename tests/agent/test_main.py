@@ -19,6 +19,7 @@ from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.state.model import Detail, Facts, Operation, Stack, Status
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, DumpCommand, EndRankCommand, LookCommand
 
 
@@ -30,7 +31,9 @@ class FakeUplink:
     answers: list[CommandResult] = field(default_factory=list)
     connections: int = 1
 
-    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+    def send(
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
+    ) -> None:
         self.sent.append((list(facts), list(details)))
 
     def answer(self, result: CommandResult) -> None:

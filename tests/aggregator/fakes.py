@@ -10,6 +10,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Location, Sev
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Frame, Status
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command
 
 FIX = {
@@ -128,6 +129,9 @@ class FakeObserver:
         self.found = {rank: Detail(rank, host="h", node="n1", pid=1000 + rank) for rank in range(ranks)}
         self.deep_looks: list[tuple[tuple[int, ...], bool, bool, bool]] = []
         self.looks = 0
+
+    def ledgers(self, anew: bool) -> list[LedgerNews]:
+        return []
 
     def undisturbed(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -19,6 +19,7 @@ from diagd.daemon.agent.stream import Identity
 from diagd.daemon.agent.watchfulness import Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ class Looks(Protocol):
     ) -> list[Detail]:
         """What takes up to seconds to see."""
 
+    def ledgers(self, anew: bool) -> list[LedgerNews]:
+        """What is new in the ranks' ledgers of tensors; `anew`: whoever was told before is gone."""
+
 
 class Uplink(Protocol):
     """Where what was seen goes; none of its methods blocks."""
@@ -55,7 +59,9 @@ class Uplink(Protocol):
     def connections(self) -> int:
         """How often it has found an aggregator, which then may be another one."""
 
-    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+    def send(
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
+    ) -> None:
         """One look."""
 
     def answer(self, result: CommandResult) -> None:
@@ -133,7 +139,8 @@ class AgentLoop:
         facts = self._facts = list(self._observer.look(now_s))
         self._tracing.hide(facts, now_s)
         self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
-        if self._uplink.connections != self._connections:
+        anew = self._uplink.connections != self._connections
+        if anew:
             self._connections = self._uplink.connections
             self._watchfulness.forget_sent()
         due = self._watchfulness.due(facts, now_s)
@@ -148,7 +155,8 @@ class AgentLoop:
         details += self._take_found()
         self._debuggers.update((d.rank, d.debugger) for d in details)
         # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
-        self._uplink.send([f for f in facts if f.rank not in self._candidates], details, now_s)
+        told = [f for f in facts if f.rank not in self._candidates]
+        self._uplink.send(told, details, now_s, self._observer.ledgers(anew))
 
     @property
     def unsettled(self) -> bool:

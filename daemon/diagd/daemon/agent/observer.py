@@ -10,10 +10,12 @@ from diagd.daemon.agent import boxes, recorder, stacks
 from diagd.daemon.agent.cgroup import Cgroups
 from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
+from diagd.daemon.agent.ledgers import LedgerShelf
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.snapshot import RankWatch
 from diagd.daemon.agent.usage import GONE
 from diagd.daemon.state.model import Detail, Facts, Stack
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.probes.box.layout import Live
 
 DEEP_LIMIT_S = 3.0
@@ -43,6 +45,7 @@ class Observer:
         self._exits = ExitWatch(self._proc, self._cgroups)
         self._launcher = LauncherWitness(run_dir)
         self._watches: dict[int, RankWatch] = {}  # by rank
+        self._shelf = LedgerShelf()
         self._watched: set[tuple[int, int]] = set()  # (pid, start): all with a box, and data workers
         self._children_at_s = -1e9
         self._pool = ThreadPoolExecutor(workers, "diagd-look")
@@ -86,6 +89,11 @@ class Observer:
         for job in jobs.keys() - late:
             job.result()
         return [self._with_node(watch.detail()) for watch in chosen]
+
+    def ledgers(self, anew: bool = False) -> list[LedgerNews]:
+        """What is new in the ranks' ledgers of tensors; `anew`: describe all again to someone new."""
+        boxes = ((watch.box.rank, watch.pid, watch.box.path) for watch in self._watches.values())
+        return self._shelf.news(boxes, anew)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -196,7 +204,8 @@ class Observer:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         runs = now_s - max(watch.facts.phase_s, watch.facts.step_s) < _RUNS_S
         if runs and found[0].threads and time.monotonic() < deadline_s:
-            found += stacks.samples(watch.pid, self._proc, lambda: boxes.phase(box.reader) in _PAUSES)
+            site = boxes.site(box.reader.string(box.reader.live(Live.BACKWARD_SITE)))
+            found += stacks.samples(watch.pid, self._proc, lambda: boxes.phase(box.reader) in _PAUSES, site)
         note = found[0].note
         watch.notes.pop("stack", None)
         after = watch.stat()

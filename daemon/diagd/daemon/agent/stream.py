@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import grpc
 
-from diagd.daemon.agent.wire import detail_message, facts_columns
+from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1 import agent_pb2
 from diagd.proto.v1.agent_pb2 import ConnectRequest, ConnectResponse, Goodbye, Hello, Window
 from diagd.proto.v1.agent_pb2_grpc import AgentServiceStub
@@ -177,13 +178,16 @@ class Stream:
         """Windows lost so far because the aggregator could not be reached."""
         return self._buffer.dropped
 
-    def send(self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float) -> None:
+    def send(
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
+    ) -> None:
         """Send a look; never blocks."""
         shift_s = self._shift_s
         window = Window(
             time_s=now_s + shift_s,
             facts=facts_columns(facts, shift_s),
             details=[detail_message(d, shift_s) for d in details],
+            ledgers=[ledger_message(news) for news in ledgers],
         )
         with self._changed:
             self._buffer.add(window)

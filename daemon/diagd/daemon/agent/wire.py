@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from diagd.daemon.state.apply import BYTE_COLUMNS, DTYPES, FACTS_SCHEMA, PAIR_MESSAGES, forms
+from diagd.daemon.state.apply import BYTE_COLUMNS, DTYPES, FACTS_SCHEMA, PAIR_MESSAGES, SAMPLE_DTYPES, forms
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.proto.v1 import agent_pb2, rank_pb2
 
 TIME_FIELDS = frozenset({"taken_s", "entered_s", "returned_s", "created_s", "at_s", "in_shutdown_s"})
@@ -60,6 +61,23 @@ def detail_message(detail: Detail, shift_s: float = 0.0) -> rank_pb2.Detail:
     """The message for one rank's detail."""
     made: rank_pb2.Detail = _encoder(Detail)(detail, shift_s)
     return made
+
+
+def ledger_message(news: LedgerNews) -> agent_pb2.Ledger:
+    """The message for what is new in one rank's ledger."""
+    return agent_pb2.Ledger(
+        rank=news.rank,
+        pid=news.pid,
+        first_row=news.first_row,
+        tensors=[_tensor_message(info) for info in news.tensors],
+        left_out=news.left_out,
+        **{name: np.array(getattr(news, name), dtype=kind).tobytes() for name, kind in SAMPLE_DTYPES.items()},
+    )
+
+
+def _tensor_message(info: TensorInfo) -> agent_pb2.LedgerTensor:
+    values: dict[str, Any] = {name: _text(getattr(info, name)) for name in TensorInfo.__slots__}
+    return agent_pb2.LedgerTensor(**values)
 
 
 def facts_columns(facts: Sequence[Facts], shift_s: float = 0.0) -> agent_pb2.FactColumns:

@@ -15,6 +15,7 @@ import numpy as np
 from diagd.daemon.state import model
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.proto.v1 import agent_pb2, rank_pb2
 
 FACTS_SCHEMA = 1
@@ -34,6 +35,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **dict.fromkeys(INT_COLUMNS, np.dtype("<i8")),
     **dict.fromkeys(FLOAT_COLUMNS, np.dtype("<f8")),
     **dict.fromkeys(BYTE_COLUMNS, np.dtype("u1")),
+}
+SAMPLE_DTYPES: dict[str, np.dtype[Any]] = {
+    "rows": np.dtype("<u4"),
+    "steps": np.dtype("<i8"),
+    "digests": np.dtype("<i8"),
 }
 # Arrays are as long as the highest rank: a number above this is a mistake, and would cost memory.
 MAX_RANKS = 1 << 17
@@ -182,6 +188,39 @@ def window_values(window: agent_pb2.Window) -> tuple[list[Facts], list[Detail]]:
         BadMessage: It is no window that an agent of ours sends.
     """
     return facts_from_columns(window.facts), [detail_from_message(m) for m in window.details]
+
+
+def ledger_values(window: agent_pb2.Window) -> list[LedgerNews]:
+    """What a window says of the ranks' tensors.
+
+    Raises:
+        BadMessage: The columns do not fit together, or the rank's number cannot be one.
+    """
+    return [_ledger_news(message) for message in window.ledgers]
+
+
+def _ledger_news(message: agent_pb2.Ledger) -> LedgerNews:
+    samples = {name: _packed(getattr(message, name), kind) for name, kind in SAMPLE_DTYPES.items()}
+    if len({len(values) for values in samples.values()}) != 1:
+        raise BadMessage(f"the samples of rank {message.rank}'s ledger are cut off")
+    if not 0 <= message.rank < MAX_RANKS:
+        raise BadMessage(f"rank {message.rank} is outside 0..{MAX_RANKS - 1}")
+    return LedgerNews(
+        message.rank, message.pid, message.first_row, tuple(_tensor_info(m) for m in message.tensors),
+        samples["rows"], samples["steps"], samples["digests"], message.left_out,
+    )  # fmt: skip
+
+
+def _tensor_info(message: agent_pb2.LedgerTensor) -> TensorInfo:
+    values = {name: getattr(message, name) for name in TensorInfo.__slots__}
+    return TensorInfo(**{**values, "shape": tuple(message.shape), "peers": tuple(message.peers)})
+
+
+def _packed(data: bytes, kind: np.dtype[Any]) -> list[int]:
+    if len(data) % kind.itemsize:
+        raise BadMessage(f"{len(data)} bytes are no column of {kind.itemsize} bytes each")
+    values: list[int] = np.frombuffer(data, dtype=kind).tolist()
+    return values
 
 
 def apply_window(state: JobState, facts: list[Facts], details: Iterable[Detail], time_s: float) -> None:

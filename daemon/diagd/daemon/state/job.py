@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from diagd.daemon.state.columns import NEVER, Columns, empty_columns
+from diagd.daemon.state.ledger import TensorLedger
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.pace import Pace
 
@@ -48,6 +49,7 @@ class JobState:
     details: dict[int, Detail] = field(default_factory=dict)
     read_s: dict[int, float] = field(default_factory=dict)  # when each rank's detail was read
     paces: dict[int, Pace] = field(default_factory=dict)
+    tensors: TensorLedger = field(default_factory=TensorLedger)
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
     # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
     from_dumps: bool = False

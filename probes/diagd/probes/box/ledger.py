@@ -31,6 +31,8 @@ STRINGS_SIZE = 1024 * 1024  # entries: uint16 length, UTF-8; named by their offs
 SAMPLES_AT = STRINGS_AT + STRINGS_SIZE
 SAMPLE_FIELDS = 4  # serial (0 while being written), row, step, digest: int64 each
 MAX_SAMPLES = 32768
+EARLY_STEPS = 2  # before the first step and after each of these, all are sampled
+TURN = 32  # steps in which each trained tensor is sampled once; frozen ones seldom
 SIZE = SAMPLES_AT + MAX_SAMPLES * SAMPLE_FIELDS * 8
 
 _STRING = struct.Struct("<H")

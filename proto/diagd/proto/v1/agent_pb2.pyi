@@ -53,18 +53,66 @@ class Hello(_message.Message):
     def __init__(self, agent_version: _Optional[str] = ..., protocol: _Optional[int] = ..., node: _Optional[str] = ..., boot_id: _Optional[str] = ..., session: _Optional[str] = ..., job_id: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_s: _Optional[float] = ..., hang_after_s: _Optional[float] = ..., resume_seq: _Optional[int] = ..., time_s: _Optional[float] = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("seq", "time_s", "facts", "details", "dropped_windows")
+    __slots__ = ("seq", "time_s", "facts", "details", "dropped_windows", "ledgers")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     TIME_S_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
     seq: int
     time_s: float
     facts: FactColumns
     details: _containers.RepeatedCompositeFieldContainer[_rank_pb2.Detail]
     dropped_windows: int
-    def __init__(self, seq: _Optional[int] = ..., time_s: _Optional[float] = ..., facts: _Optional[_Union[FactColumns, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_rank_pb2.Detail, _Mapping]]] = ..., dropped_windows: _Optional[int] = ...) -> None: ...
+    ledgers: _containers.RepeatedCompositeFieldContainer[Ledger]
+    def __init__(self, seq: _Optional[int] = ..., time_s: _Optional[float] = ..., facts: _Optional[_Union[FactColumns, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_rank_pb2.Detail, _Mapping]]] = ..., dropped_windows: _Optional[int] = ..., ledgers: _Optional[_Iterable[_Union[Ledger, _Mapping]]] = ...) -> None: ...
+
+class Ledger(_message.Message):
+    __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    pid: int
+    first_row: int
+    tensors: _containers.RepeatedCompositeFieldContainer[LedgerTensor]
+    rows: bytes
+    steps: bytes
+    digests: bytes
+    left_out: int
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class LedgerTensor(_message.Message):
+    __slots__ = ("name", "kind", "dtype", "shape", "placement", "peers", "trainable", "owned", "local", "copy", "trained_model")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    TRAINABLE_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    TRAINED_MODEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    placement: str
+    peers: _containers.RepeatedScalarFieldContainer[int]
+    trainable: bool
+    owned: bool
+    local: bool
+    copy: bool
+    trained_model: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., placement: _Optional[str] = ..., peers: _Optional[_Iterable[int]] = ..., trainable: bool = ..., owned: bool = ..., local: bool = ..., copy: bool = ..., trained_model: bool = ...) -> None: ...
 
 class FactColumns(_message.Message):
     __slots__ = ("schema", "rows", "rank", "pid", "status", "step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s", "main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s", "finalizing", "phase", "main_state", "phase_words", "main_state_words", "extra")

@@ -1,0 +1,132 @@
+"""Reads the ranks' ledgers: what each tensor is, once, and what was sampled since the last look."""
+
+import logging
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.agent.boxes import parse_ranks
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
+from diagd.probes.box import ledger as layout
+from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
+
+log = logging.getLogger(__name__)
+
+_KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer"}
+
+
+class NoLedger(ValueError):
+    """The file is no ledger that this version can read."""
+
+
+class LedgerReader:
+    """One rank's ledger, mapped read-only; remembers how far it was read.
+
+    Raises:
+        OSError: The file cannot be opened.
+        NoLedger: It is cut off, foreign, or of another version.
+    """
+
+    def __init__(self, path: Path, rank: int, pid: int) -> None:
+        self.path, self.rank, self.pid = path, rank, pid
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < layout.SIZE:
+                raise NoLedger(f"{path} is too short")
+            self._map = mmap.mmap(file.fileno(), layout.SIZE, prot=mmap.PROT_READ)
+        magic, version, *_ = layout.HEADER.unpack_from(self._map, 0)
+        if (magic, version) != (layout.MAGIC, layout.VERSION):
+            raise NoLedger(f"{path} is no ledger of version {layout.VERSION}")
+        self._numbers = np.frombuffer(self._map, "<i8", layout.ROWS_AT // 8)
+        ring = np.frombuffer(self._map, "<i8", layout.MAX_SAMPLES * layout.SAMPLE_FIELDS, layout.SAMPLES_AT)
+        self._samples = ring.reshape(layout.MAX_SAMPLES, layout.SAMPLE_FIELDS)
+        self._rows = self._seen = self._step = 0
+        self._seldom = np.zeros(layout.MAX_ROWS, np.bool_)  # rows that are sampled so seldom that none is left out
+
+    def news(self) -> LedgerNews | None:
+        """What is new since the last call; None where nothing is."""
+        if self.path.stat().st_size < layout.SIZE:  # reading past its end would be the agent's death
+            raise NoLedger(f"{self.path} was cut off")
+        newest = self._number(Number.SAMPLES)  # first: of what it counts all rows are there
+        first, rows = self._rows, min(self._number(Number.ROWS), layout.MAX_ROWS)
+        if rows == first and newest == self._seen:
+            return None
+        tensors = tuple(_info(layout.read_tensor(self._map, row)) for row in range(first, rows))
+        for row, info in enumerate(tensors, first):
+            self._seldom[row] = info.kind == "parameter" and not (info.trainable or info.owned)
+        self._rows = rows
+        samples = self._new_samples(newest)
+        return LedgerNews(
+            self.rank, self.pid, first, tensors,
+            samples[:, 1].tolist(), samples[:, 2].tolist(), samples[:, 3].tolist(), self._number(Number.LEFT_OUT),
+        )  # fmt: skip
+
+    def forget_sent(self) -> None:
+        """Describe all tensors anew: who was told is gone."""
+        self._rows = 0
+
+    def _number(self, which: Number) -> int:
+        return int(self._numbers[layout.NUMBERS_AT // 8 + which])
+
+    def _new_samples(self, newest: int) -> NDArray[np.int64]:
+        # The writer may be a few further by now: what it overwrites shows another serial.
+        serials = np.arange(max(self._seen, newest - layout.MAX_SAMPLES) + 1, newest + 1)
+        self._seen = newest
+        found = self._samples[(serials - 1) % layout.MAX_SAMPLES].copy()
+        return self._thinned(found[found[:, 0] == serials])
+
+    def _thinned(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of a rank of many steps a second, one or two of each tensor: in turns that other nodes choose alike."""
+        if not len(samples):
+            return samples
+        steps = samples[:, 2]
+        turns = (int(steps.max()) - self._step) // layout.TURN
+        self._step = int(steps.max())
+        every = 1 << max(turns.bit_length() - 1, 0)
+        seldom = self._seldom[samples[:, 1] % layout.MAX_ROWS]
+        kept: NDArray[np.int64] = samples[(steps <= layout.EARLY_STEPS) | (steps // layout.TURN % every == 0) | seldom]
+        return kept
+
+
+class LedgerShelf:
+    """The ledgers of a node's ranks, as they come and go."""
+
+    def __init__(self) -> None:
+        self._readers: dict[Path, LedgerReader] = {}
+        self._bad: set[Path] = set()
+
+    def news(self, boxes: Iterable[tuple[int, int, Path]], anew: bool = False) -> list[LedgerNews]:
+        """What is new in the ledgers beside these boxes (rank, process, path)."""
+        present = {path.with_suffix(layout.SUFFIX): (rank, pid) for rank, pid, path in boxes}
+        for path in self._readers.keys() - present.keys():
+            del self._readers[path]
+        found = [self._of(path, rank, pid, anew) for path, (rank, pid) in present.items() if path not in self._bad]
+        return [news for news in found if news is not None]
+
+    def _of(self, path: Path, rank: int, pid: int, anew: bool) -> LedgerNews | None:
+        try:
+            reader = self._readers.get(path)
+            if reader is None or reader.rank != rank:
+                reader = self._readers[path] = LedgerReader(path, rank, pid)
+            elif anew:
+                reader.forget_sent()
+            return reader.news()
+        except FileNotFoundError:
+            return None  # there is none yet, or no longer
+        except (OSError, NoLedger) as exc:
+            log.warning("a ledger is not read: %s", exc)
+            self._bad.add(path)
+            return None
+
+
+def _info(tensor: Tensor) -> TensorInfo:
+    flags = Flag(tensor.flags)
+    return TensorInfo(
+        tensor.name, _KINDS[tensor.kind], tensor.dtype,
+        tuple(int(extent) for extent in tensor.shape.split(",") if extent), tensor.placement,
+        parse_ranks(tensor.peers), bool(flags & Flag.TRAINABLE), bool(flags & Flag.OWNED), bool(flags & Flag.LOCAL),
+        bool(flags & Flag.COPY), bool(flags & Flag.TRAINED_MODEL),
+    )  # fmt: skip

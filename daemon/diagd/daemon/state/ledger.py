@@ -1,0 +1,164 @@
+"""What the ranks' tensors hold, as digests side by side: arrays over tensors, steps and ranks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+EARLY = 3  # the first steps have places of their own: 0 is before the first step
+KEPT = EARLY + 8  # steps of which a tensor's digests are kept until all who must agree have told theirs
+NONE = -1
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What the comparisons of one tensor have shown; steps are numbers of completed training steps, -1 none."""
+
+    first: int = NONE  # the first step that was compared
+    first_equal: bool = True
+    last_equal: int = NONE
+    first_unequal: int = NONE  # of the stretch that lasts, as the next two
+    unequal: int = 0  # comparisons in a row
+    classes: list[list[int]] = field(default_factory=list)  # ranks by equal content, the largest class first
+
+
+@dataclass(slots=True)
+class Entry:
+    """One tensor over the ranks that may have to agree on it."""
+
+    kind: str
+    name: str
+    peers: tuple[int, ...]
+    infos: dict[int, TensorInfo] = field(default_factory=dict)  # by rank
+    agreement: Agreement = field(default_factory=Agreement)
+
+
+class TensorLedger:
+    """All tensors of a job."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.left_out: dict[int, int] = {}
+        self._index: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._rows: dict[int, tuple[int, dict[int, int]]] = {}  # rank -> (pid, row -> entry)
+        self._known: dict[TensorInfo, TensorInfo] = {}
+        self._steps: Ints = np.full((0, KEPT), NONE, np.int64)
+        self._digests: Ints = np.zeros((0, KEPT, 0), np.int64)
+        self._have: Bools = np.zeros((0, KEPT, 0), np.bool_)
+
+    def apply(self, news: Iterable[LedgerNews], world_size: int) -> None:
+        """Take what is new, and compare what all who must agree have told."""
+        touched: set[tuple[int, int]] = set()
+        for one in news:
+            self._describe(one)
+            touched |= self._take(one)
+        for entry, place in sorted(touched, key=lambda t: self._steps[t]):
+            self._compare(entry, place, world_size)
+
+    def _describe(self, news: LedgerNews) -> None:
+        pid, rows = self._rows.get(news.rank, (news.pid, {}))
+        if pid != news.pid:
+            self._forget(rows)
+            rows = {}
+        self._rows[news.rank] = news.pid, rows
+        self.left_out[news.rank] = news.left_out
+        for row, info in enumerate(news.tensors, news.first_row):
+            rows[row] = index = self._entry(info)
+            self.entries[index].infos[news.rank] = self._known.setdefault(info, info)
+        self._grow(news.rank)
+
+    def _entry(self, info: TensorInfo) -> int:
+        key = info.kind, info.name, info.peers
+        index = self._index.get(key)
+        if index is None:
+            index = self._index[key] = len(self.entries)
+            self.entries.append(Entry(*key))
+        return index
+
+    def _forget(self, rows: dict[int, int]) -> None:
+        """Another process under this number: what was compared with the one before says nothing of it."""
+        for index in rows.values():
+            self._steps[index], self._have[index] = NONE, False
+            self.entries[index].agreement = Agreement()
+
+    def _grow(self, rank: int) -> None:
+        tensors, _, ranks = self._have.shape
+        if len(self.entries) > tensors or rank >= ranks:
+            more = max(len(self.entries), tensors), KEPT, max(rank + 1, ranks)
+            if more[0] > tensors:
+                more = max(more[0], 2 * tensors), *more[1:]
+            steps, digests, have = np.full(more[:2], NONE, np.int64), np.zeros(more, np.int64), np.zeros(more, np.bool_)
+            steps[:tensors] = self._steps
+            digests[:tensors, :, :ranks], have[:tensors, :, :ranks] = self._digests, self._have
+            self._steps, self._digests, self._have = steps, digests, have
+
+    def _take(self, news: LedgerNews) -> set[tuple[int, int]]:
+        rows = self._rows[news.rank][1]
+        touched = set()
+        for row, step, digest in zip(news.rows, news.steps, news.digests, strict=True):
+            index = rows.get(row)
+            place = self._place(index, step) if index is not None else None
+            if index is not None and place is not None:
+                self._digests[index, place, news.rank], self._have[index, place, news.rank] = digest, True
+                touched.add((index, place))
+        return touched
+
+    def _place(self, index: int, step: int) -> int | None:
+        """Where the digests after this step are kept; None where newer ones have taken all places."""
+        if 0 <= step < EARLY:
+            self._steps[index, step] = step
+            return step
+        steps = self._steps[index, EARLY:]
+        known = np.flatnonzero(steps == step)
+        if known.size:
+            return EARLY + int(known[0])
+        oldest = int(steps.argmin())
+        if steps[oldest] > step:
+            return None
+        steps[oldest], self._have[index, EARLY + oldest] = step, False
+        return EARLY + oldest
+
+    def members(self, entry: Entry, world_size: int) -> tuple[int, ...]:
+        """The ranks that are compared; none while some that may be among them have not told what they hold."""
+        if entry.peers:
+            return entry.peers if all(r in entry.infos for r in entry.peers) else ()
+        return tuple(sorted(entry.infos)) if len(self._rows) >= world_size else ()
+
+    def _compare(self, index: int, place: int, world_size: int) -> None:
+        entry = self.entries[index]
+        members = self.members(entry, world_size)
+        if len(members) < 2 or max(members) >= self._have.shape[2] or any(entry.infos[r].local for r in members):
+            return
+        if len({(entry.infos[r].dtype, entry.infos[r].shape) for r in members}) > 1:
+            return  # not the same thing
+        ranks = list(members)
+        if self._have[index, place, ranks].all():
+            digests = self._digests[index, place, ranks]
+            _note(entry.agreement, int(self._steps[index, place]), _classes(ranks, digests.tolist()))
+
+
+def _classes(ranks: list[int], digests: list[int]) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for rank, digest in zip(ranks, digests, strict=True):
+        found.setdefault(digest, []).append(rank)
+    return sorted(found.values(), key=lambda alike: (-len(alike), alike))
+
+
+def _note(agreement: Agreement, step: int, classes: list[list[int]]) -> None:
+    equal = len(classes) == 1
+    if agreement.first == NONE:
+        agreement.first, agreement.first_equal = step, equal
+    if equal:
+        agreement.last_equal, agreement.first_unequal = max(step, agreement.last_equal), NONE
+        agreement.unequal, agreement.classes = 0, []
+        return
+    if agreement.first_unequal == NONE:
+        agreement.first_unequal = step
+    agreement.unequal += 1
+    agreement.classes = classes

@@ -1,0 +1,35 @@
+"""What an agent tells of a rank's tensors, as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A parameter or buffer as one rank has it."""
+
+    name: str
+    kind: str = "parameter"  # or buffer
+    dtype: str = "float32"
+    shape: tuple[int, ...] = ()
+    placement: str = "plain"
+    peers: tuple[int, ...] = ()  # must hold the same, by wrapper or mesh; empty where nothing says so
+    trainable: bool = True
+    owned: bool = True  # in an optimizer
+    local: bool = False  # nothing to compare
+    copy: bool = False  # of the untrained twin of a trained model
+    trained_model: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerNews:
+    """What is new in one rank's ledger; `rows`, `steps` and `digests` are one sample each."""
+
+    rank: int
+    pid: int
+    first_row: int = 0
+    tensors: tuple[TensorInfo, ...] = ()
+    rows: Sequence[int] = ()
+    steps: Sequence[int] = ()
+    digests: Sequence[int] = ()
+    left_out: int = 0
