@@ -28,6 +28,14 @@ def test_a_rank_that_sleeps_in_calls_on_files_where_others_do_not_is_held_up_by_
     assert any("fsync on /data/journal.bin" in e.what for e in found.causes[0].evidence)
 
 
+def test_lines_that_sync_count_where_the_kernel_has_seen_that_call_sleep() -> None:
+    training = Training(4).goes(8).seen(1, APPENDS, role="sample", times=28, syscall="fsync")
+    training.seen(0, SLEEPS, role="sample", times=30).sleeps(0, 0, of=50)
+    assert slow_in_forward(training.sleeps(1, 0, of=50)).finds().kind == "slow.straggler"
+    found = training.sleeps(1, 6, of=50).goes(1, with_more(1, "forward", 0.05)).finds()
+    assert (found.kind, found.causes[0].key) == ("slow.host", "storage")
+
+
 def test_storage_that_all_ranks_wait_for_alike_makes_none_of_them_slow() -> None:
     training = Training(4).goes(8).sleeps(1, 32, of=50).sleeps(0, 30, of=50)
     assert slow_in_forward(training).finds().kind == "slow.straggler"

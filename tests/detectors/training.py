@@ -70,12 +70,12 @@ class Training:
         self.now_s = began_s + max(mine) + collective_s
         self.step += 1
 
-    def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0, note: str = "") -> Self:
+    def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0, **also: str) -> Self:
         """From now on a closer look finds it, or its data worker, there."""
         placed = self.ranks[rank]
         kept = tuple(s for s in placed.stacks if s.role != role)
         threads = (Thread(1, "MainThread", frames, main=True),)
-        placed.stacks = (*kept, Stack(100 + rank, role, "R", threads, 0.0, times=times, note=note))
+        placed.stacks = (*kept, Stack(100 + rank, role, "R", threads, 0.0, times=times, **also))
         return self
 
     def sleeps(self, rank: int, times: int, of: int, call: str = "fsync", file: str = "/data/journal.bin") -> Self:

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagd.daemon.agent import faulthandler_text, frames, pyspy
+from diagd.daemon.agent import faulthandler_text, frames, pyspy, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
-from diagd.daemon.state.model import Stack, Thread
+from diagd.daemon.state.model import INPUT, Frame, Stack, Thread
 
 SIGNAL_WAIT_S = 0.5
 LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be written in between
 _SETTLED_S = 0.02  # faulthandler writes in small pieces: done when the file has not grown for so long
-_MOST_SAMPLES = 6
+_MOST_SAMPLES = 12
 _FILE_BYTES = 256 * 1024
 _STOPPED = ("T", "t")
 _TGKILL = {"x86_64": 234, "aarch64": 131}
@@ -65,11 +65,12 @@ def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stac
     )  # fmt: skip
 
 
-def samples(pid: int, proc: Procfs, pauses: Callable[[], bool]) -> list[Stack]:
+def samples(pid: int, proc: Procfs, pauses: Callable[[], bool], backward_site: Frame | None) -> list[Stack]:
     """Where a running rank's main thread was during a second, most often first, and what it waited for in the kernel.
 
     Nothing where that cannot be seen; the kernel's word is left out while the rank `pauses` its steps to save.
     """
+    tree_of = source.trees(pid, proc)
     try:
         with Calls(pid, proc, pauses) as calls:
             seen = pyspy.sample(pid)
@@ -77,9 +78,13 @@ def samples(pid: int, proc: Procfs, pauses: Callable[[], bool]) -> list[Stack]:
         return []
     now_s = time.time()
     found = [
-        Stack(pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s, times=times)
+        Stack(
+            pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s,
+            syscall=source.makes_durable(places, tree_of), times=times,
+            note=INPUT if source.asks_for_input(places, backward_site, tree_of) else "",
+        )
         for places, times in seen[:_MOST_SAMPLES]
-    ]
+    ]  # fmt: skip
     return found + [replace(stack, taken_s=now_s) for stack in calls.stacks()]
 
 

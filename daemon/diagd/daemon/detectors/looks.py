@@ -1,8 +1,8 @@
 """What repeated looks at running ranks have seen: where they were, and what they waited for, how often."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from diagd.daemon.detectors.finding import Location
@@ -14,6 +14,7 @@ MOST_PLACES = 3
 OFTEN_LOOKS = 3
 # A part of the time that is seen in so many looks is known to a tenth or so: sqrt(p (1 - p) / n).
 ENOUGH_LOOKS = 20
+SYNCS = ("fsync", "fdatasync")
 _WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather", "reduce_scatter_tensor"})
 
 
@@ -38,16 +39,24 @@ def recent(state: JobState, rank: int) -> list[Seen]:
 
 
 def storage(state: JobState, rank: int, others: Sequence[int]) -> Part:
-    """In how much more of its time than the others the rank's main thread slept in calls on files.
+    """In how much more of its time than the others the rank's main thread was in calls on files.
 
-    Nothing where no other was looked at: what all ranks write alike makes none of them slow.
+    The kernel tells a call only while it sleeps. To sync a file takes much of a CPU too, so where the kernel has seen
+    such a call, the lines that make it count as well. Nothing where no other was looked at: what all ranks write alike
+    makes none of them slow.
     """
     mine, theirs = _calls(state, rank), [seen for r in others if (seen := _calls(state, r)).total() >= ENOUGH_LOOKS]
-    if mine.total() < ENOUGH_LOOKS or not theirs:
+    if mine.total() < ENOUGH_LOOKS or not theirs or not _stored(mine):
         return NONE
-    share = _stored(mine) / mine.total() - median(_stored(seen) / seen.total() for seen in theirs)
     ((call, file), _) = max(mine.items(), key=lambda item: (bool(item[0][0]), item[1]))
-    return Part(share, _stored(mine), mine.total(), call, file)
+    slept = Part(
+        _stored(mine) / mine.total() - median(_stored(seen) / seen.total() for seen in theirs),
+        _stored(mine), mine.total(), call, file,
+    )  # fmt: skip
+    synced = _beyond(state, rank, others, lambda look: look.call in SYNCS)
+    if call not in SYNCS or synced.share <= slept.share:
+        return slept
+    return replace(synced, call=call, file=file)
 
 
 def _calls(state: JobState, rank: int) -> Counter[tuple[str, str]]:
@@ -67,15 +76,21 @@ def asked(state: JobState, rank: int, others: Sequence[int]) -> Part:
 
     Nothing where no other was looked at.
     """
-    mine, theirs = _asking(state, rank), [seen for r in others if (seen := _asking(state, r))[1] >= ENOUGH_LOOKS]
-    if mine[1] < ENOUGH_LOOKS or not theirs:
+    return _beyond(state, rank, others, lambda look: look.note == INPUT)
+
+
+def _beyond(state: JobState, rank: int, others: Sequence[int], counts: Callable[[Seen], bool]) -> Part:
+    """The part of the looks at its stack that `counts`, beyond that of the others."""
+    seen, total = _counted(state, rank, counts)
+    theirs = [(s, of) for s, of in (_counted(state, r, counts) for r in others) if of >= ENOUGH_LOOKS]
+    if total < ENOUGH_LOOKS or not theirs:
         return NONE
-    return Part(mine[0] / mine[1] - median(seen / looks for seen, looks in theirs), *mine)
+    return Part(seen / total - median(s / of for s, of in theirs), seen, total)
 
 
-def _asking(state: JobState, rank: int) -> tuple[int, int]:
+def _counted(state: JobState, rank: int, counts: Callable[[Seen], bool]) -> tuple[int, int]:
     looks = [look for look in recent(state, rank) if look.role == "rank"]
-    return sum(look.times for look in looks if look.note == INPUT), sum(look.times for look in looks)
+    return sum(look.times for look in looks if counts(look)), sum(look.times for look in looks)
 
 
 def places(state: JobState, rank: int, data: bool, others: Sequence[int] = ()) -> tuple[Location, ...]:

@@ -43,7 +43,7 @@ def _storage(state: JobState, rank: int, others: Sequence[int], step_s: float, e
     if part.share * step_s < HOST_PART * excess.total_s or not part.seen:
         return None
     file = part.file.removesuffix(" (deleted)").rpartition("/")[2]
-    said = f"its main thread slept in calls on files in {part.seen} of {part.looks} looks, most often {part.call} on"
+    said = f"its main thread was in calls on files in {part.seen} of {part.looks} looks, most often {part.call} on"
     evidence = (Evidence(f"{said} {part.file}", "kernel", rank),)
     why = f"because it waits for storage ({part.call} on {file})"
     return Observed("slow.host", "storage", why, 0.85, Basis.OBSERVATION, evidence)

@@ -65,7 +65,8 @@ class Stack:
     threads: tuple[Thread, ...]
     taken_s: float
     source: str = "py-spy"  # or faulthandler
-    syscall: str = ""  # of the main thread, e.g. "futex", "read", "openat"; empty where not known
+    syscall: str = ""  # of the main thread, e.g. "futex", "read", "openat"; empty where not known; of a sample: fsync
+    # or fdatasync where its innermost line calls that
     wchan: str = ""
     note: str = ""  # why there are no threads, where that is so
     times: int = 0  # of a sample: how often it was seen so

@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     role: str  # of its process: rank, worker, child
     frames: tuple[Frame, ...]
     times: int  # how often, of one sampling
-    call: str = ""  # what the kernel says it waited in, on the file in `note`
+    call: str = ""  # what the kernel says it waited in, on the file in `note`; of a sample: what its line calls
     note: str = ""
 
 
@@ -202,7 +202,7 @@ class Pace:
 def _seen(stack: Stack) -> Seen:
     role = "rank" if stack.role == "sample" else stack.role
     frames = stack.main.frames if stack.main is not None else ()
-    call = stack.syscall if stack.role == CALL else ""
+    call = stack.syscall if stack.role in (CALL, "sample") else ""
     return Seen(stack.taken_s, role, frames, max(stack.times, 1), call, stack.note)
 
 
