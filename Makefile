@@ -22,7 +22,7 @@ help: ## list the targets
 setup: $(VENV)/.installed ## make .venv with diagd (editable) and what development needs
 
 # torch goes first and by its exact version: some machines have a build of just that one at hand.
-$(VENV)/.installed: pyproject.toml requirements-dev.txt
+$(VENV)/.installed: pyproject.toml requirements-dev.txt cuda_ext/hatch_build.py cuda_ext/diagd/cuda_ext/digest.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing torch and the development tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements-dev.txt)"

@@ -43,7 +43,7 @@ class Library:
 
     def __init__(self, path: Path = LIBRARY) -> None:
         if not path.is_file():
-            raise FileNotFoundError(f"{path.name} was not built: the installation had no working C compiler")
+            raise FileNotFoundError(f"{path.name} was not built (python -m diagd.cuda_ext.build)")
         try:
             self._digest = ctypes.CDLL(str(path)).diagd_digest
         except AttributeError as error:

@@ -12,7 +12,7 @@ from diagd.cuda_ext.definition import BLOCK, BLOCK_BYTES, GOLDEN, block, keys
 from diagd.cuda_ext.elements import KINDS
 from diagd.cuda_ext.sums import Sums
 
-DEVICE_BLOCKS = 16  # at once: 4 MiB of the tensor, and with bfloat16 at most 60 MiB of buffers
+DEVICE_BLOCKS = 8  # at once: 2 MiB of the tensor, and with bfloat16 at most 32 MiB of buffers
 _EXACT = 1e-12, 1e15  # between these a block's squares can be summed in float32
 _DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 
@@ -81,7 +81,7 @@ def _statistics_on_host(words: torch.Tensor, t: torch.Tensor, kind: int) -> tupl
     largest = t.view(magnitude.dtype).amax()
     values = words.view(_DTYPES[kind])
     if int(largest) >= magnitude.infinity:
-        finite = values.double().nan_to_num_(0.0, 0.0, 0.0)
+        finite = values.double().nan_to_num(0.0, 0.0, 0.0)
         return int((~values.isfinite()).sum()), float(torch.dot(finite, finite)), float(finite.abs().amax())
     absmax = float(largest.view(_DTYPES[kind]))
     if kind != 2:
@@ -129,7 +129,7 @@ def _shifted(value: torch.Tensor, places: int) -> torch.Tensor:
 
 
 def _add_statistics(elements: torch.Tensor, counts: torch.Tensor, values: torch.Tensor) -> None:
-    finite = elements.double().nan_to_num_(0.0, 0.0, 0.0)
+    finite = elements.double().nan_to_num(0.0, 0.0, 0.0)
     counts[1] += (~elements.isfinite()).sum()
     values[0] += (finite * finite).sum()
-    values[1] = torch.maximum(values[1], finite.abs_().amax())
+    values[1] = torch.maximum(values[1], finite.abs().amax())
