@@ -46,4 +46,4 @@ def build(library: Path = LIBRARY) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(build())
+    sys.exit(build() or 0)  # exit("") would be a failure
