@@ -40,6 +40,12 @@ def test_a_host_that_holds_a_stage_up_is_named() -> None:
     assert (found.kind, found.ranks, found.causes[0].key) == ("slow.host", (2,), "contention")
 
 
+def test_a_stage_that_computes_more_and_so_waits_more_for_a_shared_cpu_is_slow_itself() -> None:
+    own = slow_stage(1, "backward", 0.06, cpu=0.072, run_delay_s=0.028)
+    found = Pipelines(3).goes(10, stage).goes(8, own).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (1,))
+
+
 def test_of_two_pipelines_the_slow_stage_is_told_from_the_stage_that_waits_for_it_and_from_its_replica() -> None:
     training = Pipelines(4, depth=2, replicas=True).goes(10, stage)
     found = training.goes(8, slow_stage(1, "backward", 0.06, cpu=0.102)).finds()

@@ -9,7 +9,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.observed import Observed, observed
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.slowness import CURRENT_S, Current, Excess, is_slowed, pace_of
+from diagd.daemon.detectors.slowness import CURRENT_S, HOST_PART, Current, Excess, is_slowed, pace_of
 
 KEY = "pace"
 COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
@@ -102,15 +102,19 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
         return None
     worst = found.ranks[0]
     excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s)
-    kind, key, why = _of_rank(excess)
+    made = _of_one(scene, worst, list(found.waiting), steps.now[worst].step_s, excess)
     ranks = tuple(sorted(found.ranks))
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * found.own_s:.0f} ms a step longer"
-        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile, {why}"
+        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile, {made.why}"
     )
-    evidence = (*found.evidence, *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]))
-    cause = Cause(key, why, 0.85, Basis.OBSERVATION, evidence)
-    return _finding(scene, kind, ranks, found.waiting, said, cause, data=key == "data")
+    evidence = (
+        *made.evidence,
+        *found.evidence,
+        *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
+    )
+    cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
+    return _finding(scene, made.kind, ranks, found.waiting, said, cause, data=made.key == "data")
 
 
 # --- one rank, or a few
@@ -191,7 +195,9 @@ def _of_rank(excess: Excess) -> tuple[str, str, str]:
     """Kind, key of the fix, and words, from what the rank's excess is made of."""
     if excess.part("data") >= PART:
         return "slow.data", "data", "because its input comes late"
-    if host := slowness.host_cause(excess):
+    # Who computes more also waits more for a CPU that others use as well: there its work has grown.
+    computes = excess.cpu_s >= excess.host.get("run_delay_s", 0.0) and excess.cpu_part >= HOST_PART
+    if (host := slowness.host_cause(excess)) and not (computes and host[0] == "contention"):
         return "slow.host", *host
     phase = excess.largest_phase()
     if phase and excess.part(phase) >= PART:
