@@ -75,6 +75,18 @@ def test_longer_batches_in_all_stages_are_no_fault(world: int) -> None:
         assert training.goes(2, times(2)).find() == ()
 
 
+def test_longer_batches_make_the_largest_stage_grow_most_and_are_no_fault() -> None:
+    def largest(rank: int, step: int) -> dict[str, float]:
+        return times(4 if rank == 3 else 1)(rank, step)
+
+    def longer(rank: int, step: int) -> dict[str, float]:
+        return {name: 1.8 * s for name, s in largest(rank, step).items()}
+
+    training = Pipelines(4).goes(10, largest)
+    for _ in range(6):
+        assert training.goes(2, longer).find() == ()
+
+
 def test_where_most_stages_take_longer_there_is_more_to_do_for_them() -> None:
     training = Pipelines(4).goes(10, stage)
     for _ in range(6):

@@ -7,6 +7,7 @@ others must be seen to wait for it more than they did.
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
 from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.detectors.slowness import Current, is_slowed
@@ -20,6 +21,7 @@ WAITED_PART = 0.3  # of it, for a rank that waits for the reason, if not all the
 COSTS_SHARE = 0.15  # of a step
 LEAST_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that have grown at least so much of what the worst one has are slow with it
+ALIKE = 0.33  # others that grow by so much of the worst one's growth, each against its own work, grow with it
 STEADY_S = 4.0
 STEADY_STEPS = 16
 STRETCH_S = 0.4
@@ -129,8 +131,16 @@ def _reason(grown: dict[int, Growth], steps: Current) -> tuple[int, ...]:
     enough_s = max(GROWN_PART * grown[worst].step_s, COSTS_SHARE * steps.now[worst].step_s, LEAST_S)
     if own_s < enough_s or not is_slowed(steps.now[worst], steps.usual[worst]):
         return ()
+    if _all_grow(grown, steps, worst):
+        return ()
     ranks = sorted((r for r in grown if grown[r].own_s >= NEAR * own_s), key=lambda r: -grown[r].own_s)
     return tuple(ranks) if 2 * len(ranks) <= len(grown) else ()  # else there is more to do for most of them
+
+
+def _all_grow(grown: dict[int, Growth], steps: Current, worst: int) -> bool:
+    """Whether the others have more to do in a like measure: with longer batches the largest stage grows most."""
+    relative = {r: growth.own_s / max(steps.usual[r].own_s, LEAST_S) for r, growth in grown.items()}
+    return median(s for r, s in relative.items() if r != worst) >= ALIKE * relative[worst]
 
 
 def _steady(state: JobState, rank: int, usual: Rates, growth: Growth) -> bool:
