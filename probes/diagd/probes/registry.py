@@ -42,5 +42,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("stacks", ()),
     ProbeSpec("server", ()),
     # Behind those that count the steps: its hooks run after theirs.
+    ProbeSpec("ledger", ("torch.optim.optimizer",)),
+    # Likewise.
     ProbeSpec("inject", ("torch.optim.optimizer", "torch.autograd", "deepspeed.runtime.engine"), drill=True),
 )

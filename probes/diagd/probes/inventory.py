@@ -1,0 +1,180 @@
+"""The models and optimizers of this process, found without a change to the script, and the tensors they hold.
+
+They are looked for among the objects that Python's garbage collector knows, so no call of a model is touched for it;
+only types are asked what they are, as an object's own `__class__` may run code of the script's.
+"""
+
+import gc
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from diagd.probes.box.ledger import Flag, Kind
+from diagd.probes.placement import BARE, PLAIN, Placement, Wrapped, of_dtensor, wrapped_by
+
+# Names by which wrappers hold what they wrap: no part of the script's own names.
+_INNER = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
+_WRAPPERS = frozenset({
+    "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper", "DataParallel",
+    "DeepSpeedEngine",
+})  # fmt: skip
+
+
+class Found(NamedTuple):
+    """One tensor, by where it is held: the object itself may be replaced in the course of training."""
+
+    name: str
+    kind: Kind
+    module: Any
+    leaf: str
+    placement: Placement
+    flags: int
+
+    def tensor(self) -> Any:
+        """What this rank itself holds of it now; None where there is nothing any more."""
+        return held(self.module, self.leaf, self.kind)
+
+
+class _Place(NamedTuple):
+    path: str
+    kind: Kind
+    module: Any
+    leaf: str
+    tensor: Any
+    placement: Placement
+
+
+def held(module: Any, leaf: str, kind: Kind) -> Any:
+    """A module's parameter or buffer, of a DTensor the part that lies here; None where there is none to read."""
+    table = module.__dict__.get("_parameters" if kind == Kind.PARAMETER else "_buffers") or {}
+    return local(table.get(leaf))
+
+
+def local(tensor: Any) -> Any:
+    """The plain tensor behind it; None where its memory is not to be read."""
+    if tensor is None:
+        return None
+    torch = sys.modules["torch"]
+    if _is_dtensor(tensor):
+        tensor = tensor._local_tensor
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
+    if not plain or tensor.layout is not torch.strided or tensor.device.type not in ("cpu", "cuda"):
+        return None
+    return tensor if tensor.numel() and tensor.untyped_storage().size() else None
+
+
+def take() -> list[Found]:
+    """All tensors of all models, each once; the names are those that every rank with such a model gives it."""
+    modules, optimizers = _objects()
+    owned = {id(parameter) for optimizer in optimizers for group in _groups(optimizer) for parameter in group["params"]}
+    inner = {id(child) for module in modules for child in _children(module).values()}
+    seen: set[int] = set()
+    models = [list(_walk(module, "", BARE, seen)) for module in modules if id(module) not in inner]
+    titles = [_title(module) for module in modules if id(module) not in inner]
+    return [found for title, places in _titled(titles, models, owned) for found in _of_model(title, places, owned)]
+
+
+def _objects() -> tuple[list[Any], list[Any]]:
+    torch = sys.modules["torch"]
+    wanted = torch.nn.Module, torch.optim.Optimizer
+    kinds: dict[type, int] = {}
+    found: tuple[list[Any], list[Any]] = ([], [])
+    for thing in gc.get_objects():
+        kind = type(thing)
+        which = kinds.get(kind)
+        if which is None:
+            which = kinds[kind] = next((n for n, base in enumerate(wanted) if base in kind.__mro__), -1)
+        if which >= 0:
+            found[which].append(thing)
+    return found
+
+
+def _groups(optimizer: Any) -> list[Any]:
+    return optimizer.__dict__.get("param_groups") or []
+
+
+def _children(module: Any) -> dict[str, Any]:
+    children = module.__dict__.get("_modules")  # a half-made one has none
+    return {name: child for name, child in children.items() if child is not None} if isinstance(children, dict) else {}
+
+
+def _title(module: Any) -> str:
+    """The class of the model itself, whatever it is wrapped into."""
+    while type(module).__name__ in _WRAPPERS:
+        child = next((c for name, c in _children(module).items() if name in _INNER), None)
+        if child is None:
+            break
+        module = child
+    kind = type(module)
+    # Wrapped in place, it is of a new class, made of its own and the wrapper's.
+    made = (
+        base.__name__ for base in kind.__bases__ if kind.__name__ in (f"FSDP{base.__name__}", f"DDP{base.__name__}")
+    )
+    return next(made, kind.__name__)
+
+
+def _walk(module: Any, path: str, above: Wrapped, seen: set[int]) -> Iterator[_Place]:
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    here = wrapped_by(module, above)
+    for kind, table, said in (
+        (Kind.PARAMETER, module.__dict__.get("_parameters") or {}, here.parameters),
+        (Kind.BUFFER, module.__dict__.get("_buffers") or {}, here.buffers),
+    ):
+        for leaf, tensor in table.items():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield _Place(path + leaf, kind, module, leaf, tensor, _placed(tensor, here, said))
+    wrapper = type(module).__name__ in _WRAPPERS
+    for name, child in _children(module).items():
+        yield from _walk(child, path if wrapper and name in _INNER else f"{path}{name}.", here, seen)
+
+
+def _placed(tensor: Any, here: Wrapped, said: Placement) -> Placement:
+    if _is_dtensor(tensor):
+        return of_dtensor(tensor)
+    return PLAIN if id(tensor) in here.ignored else said
+
+
+def _is_dtensor(tensor: Any) -> bool:
+    return type(tensor).__name__ == "DTensor" and hasattr(tensor, "_spec")
+
+
+def _titled(
+    titles: list[str], models: list[list[_Place]], owned: set[int]
+) -> Iterator[tuple[tuple[str, bool], list[_Place]]]:
+    """Models of one class told apart by what they hold, and of twins the trained one from its copy.
+
+    Two that cannot be told apart are left out: one rank could take them in another order than the next.
+    """
+    by_title: dict[tuple[str, int, bool], list[list[_Place]]] = {}
+    for title, places in zip(titles, models, strict=True):
+        if places:
+            trained = any(id(place.tensor) in owned for place in places)
+            by_title.setdefault((title, _outline(places), trained), []).append(places)
+    outlines: dict[str, set[int]] = {}
+    for title, outline, _ in by_title:
+        outlines.setdefault(title, set()).add(outline)
+    for (title, outline, trained), twins in by_title.items():
+        copy = not trained and (title, outline, True) in by_title
+        told = f"{title}#{outline:08x}" if len(outlines[title]) > 1 else title
+        if len(twins) == 1:
+            yield (f"{told} (copy)" if copy else told, copy), twins[0]
+
+
+def _outline(places: list[_Place]) -> int:
+    text = "\n".join(f"{place.path} {tuple(place.tensor.shape)}" for place in places)
+    return zlib.crc32(text.encode("utf-8", "replace"))
+
+
+def _of_model(title: tuple[str, bool], places: list[_Place], owned: set[int]) -> Iterator[Found]:
+    name, copy = title
+    trained = any(id(place.tensor) in owned for place in places)
+    for place in places:
+        flags = (Flag.COPY if copy else 0) | (Flag.TRAINED_MODEL if trained else 0)
+        flags |= Flag.TRAINABLE if place.tensor.requires_grad else 0
+        flags |= Flag.OWNED if id(place.tensor) in owned else 0
+        flags |= Flag.LOCAL if place.placement.local else 0
+        yield Found(f"{name}.{place.path}", place.kind, place.module, place.leaf, place.placement, int(flags))

@@ -1,0 +1,182 @@
+"""The ledger: what each tensor of the models is and, at steps that its name alone decides, a digest of what it holds.
+
+Every rank takes the same tensor after the same step, so that the digests can be compared without any rank's asking
+another. All are taken before the first step and after the first few; after that each once in a turn of steps.
+"""
+
+import sys
+import time
+import weakref
+import zlib
+from typing import Any, NamedTuple
+
+from diagd.probes import digest, inventory
+from diagd.probes.box import ledger as layout
+from diagd.probes.box.layout import Live
+from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
+from diagd.probes.compiling import hook_eager
+from diagd.probes.guard import Probe
+from diagd.probes.state import STATE
+
+# A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
+# in 32 a step is about half a hundredth of the step, whatever the model's size.
+TURN = layout.TURN
+FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
+EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
+LATER_LOOK = 2 * TURN  # models that were made after the first step are looked for once more
+_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+
+_hooks: list[Any] = []
+
+
+class _Row(NamedTuple):
+    number: int
+    module: "weakref.ref[Any]"
+    leaf: str
+    kind: layout.Kind
+
+
+class _Ledger:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self.off = False  # there is nobody to compare with, or no room
+        self.writer: LedgerWriter | None = None
+        self.step = -1  # the last one that was looked at
+        self.bytes = 0
+        self.rows: list[_Row] = []
+        self.known: set[str] = set()
+        self.slots: dict[int, list[_Row]] = {}
+        self.frozen: dict[int, list[_Row]] = {}
+        self.pending: list[tuple[_Row, int, digest.Pending]] = []
+
+
+LEDGER = _Ledger()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.optim.optimizer is there."""
+    torch = sys.modules["torch"]
+    STATE.listeners.append(_at_switch)
+    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
+    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after)))
+
+
+def remove() -> None:
+    """Take the hooks away."""
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def _at_switch(recording: bool) -> None:
+    if STATE.box is None:
+        LEDGER.__init__()  # type: ignore[misc]  # a forked child is another rank, or none
+
+
+def _before(optimizer: Any) -> None:
+    """Before the very first step: what the ranks begin with."""
+    if LEDGER.step >= 0 or LEDGER.off or not STATE.recording:
+        return
+    began = time.monotonic_ns()
+    LEDGER.step = max(STATE.live[_STEP], 0)
+    if _open():
+        _look()
+        _take(LEDGER.rows, LEDGER.step)
+    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _after(optimizer: Any) -> None:
+    """After each step of a training step's last optimizer."""
+    ledger = LEDGER
+    if ledger.writer is None or not STATE.recording or STATE.live[_STEP] == ledger.step:
+        return
+    step = ledger.step = STATE.live[_STEP]
+    due = _due(step)
+    if due or ledger.pending or step == LATER_LOOK:
+        began = time.monotonic_ns()
+        _collect()
+        if step == LATER_LOOK:
+            _look()
+        _take(due, step)
+        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _due(step: int) -> list[_Row]:
+    """By the step's number alone, which is the same on every rank."""
+    if step <= layout.EARLY_STEPS and LEDGER.bytes <= EARLY_BYTES:
+        return LEDGER.rows
+    due, rare = LEDGER.slots.get(step % TURN), LEDGER.frozen.get(step % (TURN * FROZEN_TURNS))
+    return due + rare if due and rare else due or rare or []
+
+
+def _open() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    box = STATE.box
+    alone = distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2
+    if alone or box is None or STATE.backward_depth:  # inside a backward pass ranks are not at the same point
+        LEDGER.off = True
+        return False
+    try:
+        LEDGER.writer = LedgerWriter(box.path.with_suffix(layout.SUFFIX))
+    except OSError as error:
+        LEDGER.off = True
+        STATE.note(f"no ledger of tensors: {error.strerror or error}")
+    return LEDGER.writer is not None
+
+
+def _look() -> None:
+    """Find the tensors that are there, and write down those that are new."""
+    for found in inventory.take():
+        key = f"{int(found.kind)} {found.name}"
+        tensor = found.tensor()
+        if key in LEDGER.known or LEDGER.writer is None:
+            continue
+        LEDGER.known.add(key)
+        if tensor is None:
+            LEDGER.writer.leave_out()
+            continue
+        number = LEDGER.writer.add(_described(found, tensor))
+        if number is not None and not found.flags & Flag.LOCAL:
+            _enlist(_Row(number, weakref.ref(found.module), found.leaf, found.kind), key, found.flags, tensor)
+
+
+def _described(found: inventory.Found, tensor: Any) -> Tensor:
+    peers = ",".join(map(str, found.placement.peers)) if found.placement.peers else ""
+    shape = ",".join(str(int(extent)) for extent in tensor.shape)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return Tensor(found.name, found.kind, dtype, shape, found.placement.text, peers, found.flags, int(tensor.numel()))
+
+
+def _enlist(row: _Row, key: str, flags: int, tensor: Any) -> None:
+    LEDGER.rows.append(row)
+    LEDGER.bytes += tensor.numel() * tensor.element_size()
+    place = zlib.crc32(key.encode("utf-8", "replace"))  # not by how many others there are: ranks may differ in that
+    if flags & (Flag.TRAINABLE | Flag.OWNED) or row.kind == layout.Kind.BUFFER:
+        LEDGER.slots.setdefault(place % TURN, []).append(row)
+    else:
+        LEDGER.frozen.setdefault(place % (TURN * FROZEN_TURNS), []).append(row)
+
+
+def _take(rows: list[_Row], step: int) -> None:
+    """Begin to digest these, and write down those that are there at once."""
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        return
+    for row in rows:
+        module = row.module()
+        tensor = inventory.held(module, row.leaf, row.kind) if module is not None else None
+        pending = digest.begin(tensor) if tensor is not None else None
+        if pending is not None:
+            LEDGER.pending.append((row, step, pending))
+    _collect()
+
+
+def _collect() -> None:
+    """Write down the digests that have arrived; the device is not waited for."""
+    late = []
+    for row, step, pending in LEDGER.pending:
+        if not pending.ready():
+            late.append((row, step, pending))
+        elif LEDGER.writer is not None:
+            LEDGER.writer.sample(row.number, step, pending.bits())
+    LEDGER.pending = late

@@ -1,0 +1,101 @@
+"""Who must hold the same as this rank: read from the wrapper or mesh that a tensor is under, never from its name."""
+
+import sys
+from typing import Any, NamedTuple
+
+_LOCAL_HOOKS = ("localSGD", "local_sgd")  # they let replicas part, and meet again by the optimizer's own doing
+
+
+class Placement(NamedTuple):
+    """How a tensor lies over the ranks.
+
+    `peers`: the global ranks that must hold the same, this one among them; None where nothing says so.
+    `local`: nothing to compare: a shard that no other rank holds, or what is made equal before each use.
+    """
+
+    text: str
+    peers: tuple[int, ...] | None = None
+    local: bool = False
+
+
+PLAIN = Placement("plain")
+
+
+class Wrapped(NamedTuple):
+    """What a wrapper says of the parameters and of the buffers below it, and which of them it leaves alone."""
+
+    parameters: Placement
+    buffers: Placement
+    ignored: frozenset[int]  # ids
+
+
+BARE = Wrapped(PLAIN, PLAIN, frozenset())
+
+
+def wrapped_by(module: Any, before: Wrapped) -> Wrapped:
+    """What holds below this module."""
+    if _is(module, "torch.nn.parallel.distributed", "DistributedDataParallel"):
+        return _ddp(module)
+    if _is(module, "torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"):
+        return _fsdp(module)
+    return before
+
+
+def of_dtensor(tensor: Any) -> Placement:
+    """By the mesh: those ranks hold the same that differ from this one only where the placement is Replicate."""
+    spec = tensor._spec
+    mesh, placements = spec.mesh, spec.placements
+    text = "dtensor " + ", ".join(str(placement) for placement in placements)
+    here = mesh.get_coordinate()
+    if here is None or any(placement.is_partial() for placement in placements):
+        return Placement(text, local=True)
+    where = tuple(
+        slice(None) if placement.is_replicate() else at for placement, at in zip(placements, here, strict=True)
+    )
+    return _among(text, mesh.mesh[where].flatten().tolist())
+
+
+def _ddp(module: Any) -> Wrapped:
+    hooks = [getattr(hook, "__name__", "") for hook, _ in getattr(module, "_comm_hooks", ())]
+    if any(word in name for name in hooks for word in _LOCAL_HOOKS):
+        return Wrapped(Placement("ddp, local sgd", local=True), Placement("ddp, local sgd", local=True), frozenset())
+    whole = _among("ddp", _ranks(module.process_group))
+    buffers = Placement("ddp, broadcast", local=True) if module.broadcast_buffers else whole
+    names = frozenset(getattr(module, "parameters_to_ignore", ()))
+    return Wrapped(whole, buffers, _ids(module.module, names) if names else frozenset())
+
+
+def _fsdp(module: Any) -> Wrapped:
+    strategy = getattr(module.sharding_strategy, "name", "")
+    text = f"fsdp {strategy}"
+    if strategy == "NO_SHARD":
+        parameters = _among(text, _ranks(module.process_group))
+    elif strategy.startswith("HYBRID") or strategy.startswith("_HYBRID"):
+        between = getattr(module, "_inter_node_pg", None)
+        parameters = _among(text, _ranks(between)) if between is not None else Placement(text, local=True)
+    else:
+        parameters = Placement(text, local=True)
+    ignored = getattr(module, "_ignored_params", None) or ()
+    return Wrapped(parameters, PLAIN, frozenset(id(parameter) for parameter in ignored))
+
+
+def _among(text: str, ranks: list[int]) -> Placement:
+    peers = tuple(sorted(ranks))
+    return Placement(text, peers, local=len(peers) < 2)
+
+
+def _ranks(group: Any) -> list[int]:
+    found: list[int] = sys.modules["torch.distributed"].get_process_group_ranks(group)  # communicates with nobody
+    return found
+
+
+def _ids(module: Any, names: frozenset[str]) -> frozenset[int]:
+    base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of these methods
+    tensors = {**dict(base.named_parameters(module)), **dict(base.named_buffers(module))}
+    return frozenset(id(tensor) for name, tensor in tensors.items() if name in names)
+
+
+def _is(module: Any, where: str, name: str) -> bool:
+    loaded = sys.modules.get(where)
+    kind = getattr(loaded, name, None)
+    return kind is not None and kind in type(module).__mro__

@@ -1,0 +1,133 @@
+"""The tensors of a process's models: found without being told, named alike on every rank, each with who must agree."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from diagd.probes import inventory
+from diagd.probes.box.ledger import Flag, Kind
+from diagd.probes.inventory import Found
+
+
+class Tower(nn.Module):
+    """A name of its own, so that models of other tests are not taken for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+
+
+class Spire(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Tower()
+        self.top = nn.Linear(8, 8)
+
+
+@pytest.fixture
+def four_ranks() -> Iterator[None]:
+    """As rank 1 of 4 whose collectives do nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
+    yield
+    dist.destroy_process_group()
+
+
+def found(title: str) -> dict[str, Found]:
+    return {one.name: one for one in inventory.take() if one.name.partition(".")[0].startswith(title)}
+
+
+def flags(one: Found) -> Flag:
+    return Flag(one.flags)
+
+
+def test_a_model_is_found_with_its_own_names_and_what_its_optimizer_owns() -> None:
+    model = Tower()
+    model.norm.bias.requires_grad_(False)
+    kept: Any = torch.optim.SGD(model.body.parameters(), lr=0.1)
+    seen = found("Tower")
+    assert list(seen) == [
+        "Tower.body.weight", "Tower.body.bias", "Tower.norm.weight", "Tower.norm.bias",
+        "Tower.norm.running_mean", "Tower.norm.running_var", "Tower.norm.num_batches_tracked",
+    ]  # fmt: skip
+    assert flags(seen["Tower.body.weight"]) == Flag.TRAINABLE | Flag.OWNED | Flag.TRAINED_MODEL
+    assert flags(seen["Tower.norm.weight"]) == Flag.TRAINABLE | Flag.TRAINED_MODEL
+    assert flags(seen["Tower.norm.bias"]) == Flag.TRAINED_MODEL
+    assert seen["Tower.norm.running_var"].kind == Kind.BUFFER
+    assert seen["Tower.body.weight"].tensor() is model.body.weight
+    model.body.weight = nn.Parameter(torch.ones(2))
+    assert seen["Tower.body.weight"].tensor() is model.body.weight
+    del kept
+
+
+def test_a_tied_tensor_is_taken_once_and_a_model_inside_another_is_no_model() -> None:
+    spire = Spire()
+    spire.top.weight = spire.base.body.weight
+    seen = found("Spire")
+    assert "Spire.base.body.weight" in seen
+    assert "Spire.top.weight" not in seen
+    assert not found("Tower")
+
+
+def test_of_twins_the_untrained_one_is_a_copy_and_two_alike_are_left_out() -> None:
+    trained = Tower()
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    twin = copy.deepcopy(trained)
+    seen = found("Tower")
+    assert seen["Tower.body.weight"].module is trained.body
+    assert seen["Tower (copy).body.weight"].module is twin.body
+    assert flags(seen["Tower (copy).body.weight"]) == Flag.TRAINABLE | Flag.COPY
+    third = copy.deepcopy(twin)
+    assert not any(name.startswith("Tower (copy)") for name in found("Tower"))
+    del optimizer, third
+
+
+def test_models_of_one_class_are_told_apart_by_what_they_hold() -> None:
+    small, large = nn.Sequential(nn.Linear(3, 17)), nn.Sequential(nn.Linear(3, 19))
+    names = {one.name.partition(".")[0] for one in inventory.take() if one.module in (small[0], large[0])}
+    assert len(names) == 2
+    assert all(name.startswith("Sequential#") for name in names)
+
+
+def test_what_is_not_to_be_read_is_none() -> None:
+    model = nn.Linear(3, 4, device="meta")
+    assert inventory.held(model, "weight", Kind.PARAMETER) is None
+    assert inventory.held(model, "none", Kind.PARAMETER) is None
+
+
+@pytest.mark.usefixtures("four_ranks")
+def test_under_ddp_all_replicas_agree_and_buffers_only_where_they_are_not_broadcast() -> None:
+    tower = Tower()
+    tower._ddp_params_and_buffers_to_ignore = ["body.bias"]  # type: ignore[assignment]  # as the wrapper reads it
+    wrapped = DistributedDataParallel(tower)
+    seen = found("Tower")
+    assert seen["Tower.body.weight"].placement.peers == (0, 1, 2, 3)
+    assert seen["Tower.body.bias"].placement.peers is None
+    assert flags(seen["Tower.norm.running_mean"]) & Flag.LOCAL
+    del wrapped, tower, seen
+    group = dist.new_group([1, 3])
+    kept = DistributedDataParallel(Tower(), process_group=group, broadcast_buffers=False)
+    assert found("Tower")["Tower.norm.running_mean"].placement.peers == (1, 3)
+    del kept
+
+
+@pytest.mark.usefixtures("four_ranks")
+def test_of_a_dtensor_those_agree_that_differ_in_replicated_dimensions_alone() -> None:
+    tower = Tower()
+    fully_shard(tower.body, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
+    seen = found("Tower")
+    assert seen["Tower.body.weight"].placement.peers == (1, 3)
+    assert seen["Tower.body.weight"].tensor().shape == (4, 8)
+    assert seen["Tower.norm.weight"].placement.text == "plain"
+    other = Spire()
+    fully_shard(other, mesh=init_device_mesh("cpu", (4,)))
+    assert flags(found("Spire")["Spire.top.weight"]) & Flag.LOCAL

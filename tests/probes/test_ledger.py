@@ -1,0 +1,114 @@
+"""When the ledger's samples are taken: at steps that are the same on every rank, whatever else it has."""
+
+import sys
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from diagd.daemon.agent.ledgers import LedgerReader
+from diagd.probes import inventory, ledger
+from diagd.probes.box.layout import Live
+from diagd.probes.box.ledger import Number
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.state import STATE
+
+
+class World:
+    """Stands for torch.distributed in a job of two."""
+
+    size = 2
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_world_size(self) -> int:
+        return self.size
+
+
+@pytest.fixture
+def world(recording: BoxWriter, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World()
+    monkeypatch.setitem(sys.modules, "torch.distributed", world)
+    ledger.LEDGER.__init__()  # type: ignore[misc]
+    yield world
+    ledger.LEDGER.__init__()  # type: ignore[misc]
+
+
+class Shed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wall = nn.Linear(4, 4)
+        self.roof = nn.Linear(4, 4).requires_grad_(False)
+
+
+def train(model: nn.Module, steps: int) -> dict[str, list[int]]:
+    """The steps after which each tensor was sampled."""
+    optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)  # type: ignore[union-attr]
+    mine = {id(module) for module in model.modules()}
+    take = inventory.take
+    try:
+        inventory.take = lambda: [found for found in take() if id(found.module) in mine]
+        ledger._before(optimizer)
+        for step in range(1, steps + 1):
+            STATE.live[Live.STEP] = step
+            ledger._after(optimizer)
+    finally:
+        inventory.take = take
+    writer = ledger.LEDGER.writer
+    assert writer is not None
+    news = LedgerReader(writer.path, 0, 1)
+    told = news._samples[: news._number(Number.SAMPLES)]
+    names = [row.leaf if row.module() is model.wall else f"frozen {row.leaf}" for row in ledger.LEDGER.rows]
+    return {name: [int(s[2]) for s in told if s[1] == n] for n, name in enumerate(names)}
+
+
+@pytest.mark.usefixtures("world")
+def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom() -> None:
+    seen = train(Shed(), 3 * ledger.TURN * ledger.FROZEN_TURNS)
+    assert all(steps[:3] == [0, 1, 2] for steps in seen.values())
+    weight = seen["weight"][3:]
+    assert {later - earlier for earlier, later in pairwise(weight)} == {ledger.TURN}
+    assert weight[0] % ledger.TURN == zlib.crc32(b"0 Shed.wall.weight") % ledger.TURN
+    assert len(seen["frozen weight"]) in (5, 6)
+
+
+@pytest.mark.usefixtures("world")
+def test_a_tensor_that_is_gone_is_no_longer_taken() -> None:
+    model = Shed()
+    model.wall.register_buffer("mark", torch.ones(3))
+    optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)
+    ledger._before(optimizer)
+    del model, optimizer
+    ledger._take(ledger.LEDGER.rows, 1)  # the modules have gone, and nothing is raised
+
+
+def test_where_there_is_nobody_to_compare_with_nothing_is_written(world: World) -> None:
+    world.size = 1
+    box = STATE.box
+    assert box is not None
+    ledger._before(None)
+    ledger._after(None)
+    assert not list(box.path.parent.glob("*.ledger"))
+    assert ledger.LEDGER.off
+
+
+@pytest.mark.usefixtures("world")
+def test_without_room_for_the_file_the_rank_says_so_and_goes_on() -> None:
+    box = STATE.box
+    assert box is not None
+    box.path.with_suffix(".ledger").touch()  # as no file can be made there
+    ledger._before(None)
+    assert any("ledger" in note for note in STATE.notes)
+    ledger._after(None)
+
+
+@pytest.mark.usefixtures("world")
+def test_what_it_costs_is_counted() -> None:
+    before = STATE.live[Live.OVERHEAD_NS]
+    train(Shed(), 1)
+    assert STATE.live[Live.OVERHEAD_NS] > before
