@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.cuda_ext.conftest import HostKernel, by_device
 
-from diagd.cuda_ext import definition, twin
 from diagd.cuda_ext.definition import BLOCK_BYTES, of_bytes
 from diagd.cuda_ext.digest import Digest, begin, digest, digest_many, digest_rows
-from diagd.cuda_ext.elements import DEVICE_PIECE_BYTES, HOST_PIECE_BYTES, KINDS
+from diagd.cuda_ext.elements import DEVICE_PIECE_BYTES, HOST_PIECE_BYTES
 
 Taken = Callable[[torch.Tensor], Digest]
 
@@ -106,16 +106,17 @@ def test_what_is_begun_on_a_cpu_is_done(taken: Taken) -> None:
     assert [one.bits for one in pending.result()] == [taken(tensor).bits for tensor in tensors]
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int16], ids=str)
-@pytest.mark.parametrize("count", [1, 1003, BLOCK_BYTES, 5 * BLOCK_BYTES + 77])
-def test_the_operations_meant_for_a_device_follow_the_definition(dtype: torch.dtype, count: int) -> None:
-    tensor, kind = of_dtype(dtype, count), KINDS.get(dtype, 0)
-    counts, values = twin.on_device(tensor, 0, kind)
-    expected = twin.on_host(tensor, 0, kind)
-    assert definition.finish(int(counts[0]), tensor.nbytes) == expected.digest(tensor.nbytes, 0).bits
-    assert int(counts[1]) == expected.nonfinite
-    assert float(values[1]) == expected.absmax
-    assert float(values[0]) == pytest.approx(expected.square_sum, rel=1e-4)
+def test_many_tensors_go_to_a_device_in_one_launch(kernel: HostKernel) -> None:
+    tensors = [of_dtype(dtype, count) for dtype in (*FLOATS, *OTHERS) for count in (0, 1, 1003, BLOCK_BYTES + 9, 0)]
+    before = kernel.launches
+    assert [one.bits for one in by_device(tensors, kernel)] == [one.bits for one in digest_many(tensors)]
+    assert kernel.launches == before + 1
+
+
+def test_results_from_a_device_come_in_the_callers_order(kernel: HostKernel) -> None:
+    tensors = [one for view in views().values() for one in (view, of_dtype(torch.float16, 77))]
+    for launches in (kernel, None):
+        assert [one.bits for one in by_device(tensors, launches)] == [one.bits for one in digest_many(tensors)]
 
 
 def test_pieces_end_where_blocks_do() -> None:
@@ -163,7 +164,6 @@ def test_the_tensor_is_only_read(taken: Taken, dtype: torch.dtype) -> None:
     tensor = of_dtype(dtype, 5003)  # random bits: NaN and infinity among them
     version, before = tensor._version, raw(tensor)
     taken(tensor)
-    twin.on_device(tensor, 0, KINDS[dtype])
     assert (tensor._version, raw(tensor)) == (version, before)
 
 

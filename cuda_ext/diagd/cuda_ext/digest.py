@@ -17,12 +17,13 @@ from collections.abc import Sequence
 
 import torch
 
-from diagd.cuda_ext import compiled, twin
+from diagd.cuda_ext import compiled, driver, twin
+from diagd.cuda_ext.device import Task, enqueue
 from diagd.cuda_ext.elements import KINDS, is_plain_memory, pieces, refuse_what_has_no_bytes, undisturbed
 from diagd.cuda_ext.pending import Pending
 from diagd.cuda_ext.sums import Digest, Sums
 
-__all__ = ["Digest", "Pending", "begin", "digest", "digest_many", "digest_rows", "status"]
+__all__ = ["Digest", "Pending", "begin", "digest", "digest_many", "digest_rows", "prepare", "status"]
 
 
 def digest(tensor: torch.Tensor, *, statistics: bool = True) -> Digest:
@@ -57,9 +58,25 @@ def begin(tensors: Sequence[torch.Tensor], *, statistics: bool = True) -> Pendin
         refuse_what_has_no_bytes(tensor)
     with undisturbed():
         kinds = [KINDS.get(tensor.dtype, 0) if statistics else 0 for tensor in tensors]
+        tasks = [Task(i, tensor, kind) for i, (tensor, kind) in enumerate(zip(tensors, kinds, strict=True))]
         pending = Pending(tensors, kinds)
-        pending.put(_on_hosts([(i, t, kinds[i]) for i, t in enumerate(tensors) if t.device.type == "cpu"]))
+        for device in {tensor.device for tensor in tensors if tensor.device.type == "cuda"}:
+            _enqueue([task for task in tasks if task.tensor.device == device], device, pending)
+        pending.put(_on_hosts([task for task in tasks if task.tensor.device.type == "cpu"]))
         return pending
+
+
+def prepare(device: torch.device) -> str:
+    """Load what digests tensors of that device, before the first step: it takes a moment, and may wait for the device.
+
+    Returns:
+        In words, by which path they will be digested, and why not by a faster one.
+    """
+    if device.type == "cpu":
+        used: object = compiled.library()
+    else:
+        used = driver.kernel(torch.empty(0, device=device).device.index)  # of the current one, where none is named
+    return f"torch operations: {used}" if isinstance(used, str) else "compiled"
 
 
 def digest_rows(tensor: torch.Tensor, *, statistics: bool = True) -> list[Digest]:
@@ -78,21 +95,32 @@ def digest_rows(tensor: torch.Tensor, *, statistics: bool = True) -> list[Digest
 
 
 def status() -> dict[str, str]:
-    """By which path tensors are digested on a CPU and on a GPU, and why not by a faster one."""
-    library = compiled.library()
-    return {"cpu": f"torch operations: {library}" if isinstance(library, str) else "compiled"}
+    """What prepare() says of the CPU, and of the current CUDA device if the process uses one."""
+    found = {"cpu": prepare(torch.device("cpu"))}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        device = torch.device("cuda", torch.cuda.current_device())
+        found[str(device)] = prepare(device)
+    return found
 
 
-def _on_hosts(tensors: Sequence[tuple[int, torch.Tensor, int]]) -> dict[int, Sums]:
+def _enqueue(tasks: Sequence[Task], device: torch.device, pending: Pending) -> None:
+    with torch.cuda.device(device):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("the current stream is being captured into a CUDA graph; begin before or after that")
+        kernel = driver.kernel(device.index)
+        pending.follow(*enqueue(tasks, None if isinstance(kernel, str) else kernel))
+
+
+def _on_hosts(tasks: Sequence[Task]) -> dict[int, Sums]:
     library = compiled.library()
     if isinstance(library, str):
-        return {index: _by_torch(tensor, kind) for index, tensor, kind in tensors}
-    plain = [one for one in tensors if is_plain_memory(one[1])]
+        return {place: _by_torch(tensor, kind) for place, tensor, kind in tasks}
+    plain = [task for task in tasks if is_plain_memory(task.tensor)]
     whole = library.sums([compiled.Piece(t.data_ptr(), t.numel() * t.element_size(), 0, kind) for _, t, kind in plain])
-    found = {index: sums for (index, _, _), sums in zip(plain, whole, strict=True)}
-    for index, tensor, kind in tensors:
-        if index not in found:
-            found[index] = _gathered(library, tensor, kind)
+    found = {task.place: sums for task, sums in zip(plain, whole, strict=True)}
+    for place, tensor, kind in tasks:
+        if place not in found:
+            found[place] = _gathered(library, tensor, kind)
     return found
 
 
