@@ -10,6 +10,7 @@ from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.observed import Observed, observed
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slowness import CURRENT_S, HOST_PART, Current, Excess, is_slowed, pace_of
+from diagd.daemon.detectors.trend import growth
 
 KEY = "pace"
 COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than that is an ordinary imbalance
@@ -165,7 +166,7 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
     made = _of_one(scene, worst, others, steps.now[worst].step_s, excess)
     kind, key, why = made.kind, made.key, made.why
     often = len(late.lasts[worst]) >= OFTEN * late.span_s / steps.now[worst].step_s
-    how = "at every step" if often else "in bursts"
+    how = "at every step" + _growing(scene, worst, others) if often else "in bursts"
     rest = tuple(r for r in sorted({r for one in found for r in one.cost_s}) if r not in ranks)
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
@@ -181,6 +182,13 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
     )  # fmt: skip
     cause = Cause(key, why, made.confidence, made.basis, evidence)
     return _finding(scene, kind, ranks, rest, said, cause, data=key == "data")
+
+
+def _growing(scene: Scene, rank: int, others: list[int]) -> str:
+    if (found := growth(scene.state, rank, others)) is None:
+        return ""
+    ago = words.seconds_text(found.span_s)
+    return f" and ever more so ({1000 * found.before_s:.0f} ms a step {ago} ago, {1000 * found.now_s:.0f} ms now)"
 
 
 def _of_one(scene: Scene, rank: int, others: list[int], step_s: float, excess: Excess) -> Observed:
