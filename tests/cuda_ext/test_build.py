@@ -63,7 +63,7 @@ def test_without_the_library_the_digest_is_the_same_and_the_status_says_why(monk
 def test_a_machine_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(driver.ctypes, "CDLL", missing)
+    monkeypatch.setattr("ctypes.CDLL", missing)
     driver.kernel.cache_clear()
     assert driver.kernel(0) == "libcuda.so.1: not here"
     driver.kernel.cache_clear()
