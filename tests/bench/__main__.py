@@ -1,6 +1,6 @@
 """`python -m tests.bench`: what diagd costs, and how fast it is.
 
-    python -m tests.bench [--only steps micro eight offline startup verdicts] [--quick]
+    python -m tests.bench [--only steps micro digests eight offline startup verdicts] [--quick]
 
 Writes results/bench.json and, from it, results/bench.md; what is left out by --only keeps its earlier figures. Not a
 test: nothing fails, figures are kept. Run it on a machine that does nothing else.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import eight, faults, machine, micro, offline, startup, steps
+from tests.bench import digests, eight, faults, machine, micro, offline, startup, steps
 from tests.bench.figures import percentile
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -47,6 +47,7 @@ def shown_verdicts(result: dict[str, Any]) -> list[list[str]]:
 SECTIONS = {
     "steps": Section(lambda quick: steps.measure(24 if quick else 240), steps.shown),
     "micro": Section(lambda quick: micro.measure(10 if quick else 100), micro.shown),
+    "digests": Section(lambda quick: digests.measure(3 if quick else 20), digests.shown),
     "verdicts": Section(measure_verdicts, shown_verdicts),
     "eight": Section(lambda quick: eight.measure(8 if quick else 30, 2 if quick else 7), eight.shown),
     "offline": Section(lambda quick: offline.measure(64 if quick else 1024), offline.shown),
