@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import (
     circle,
+    divergence,
     elsewhere,
     ended,
     mismatch,
@@ -134,6 +135,7 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     _roots,
     slow.slow,
     precision.stale_casts,
+    divergence.divergence,
 )
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
@@ -154,7 +156,7 @@ _DEPTH = (
 )
 
 
-_OF_ITS_OWN = ("precision.",)  # what a rank computes is wrong, whatever else befalls it
+_OF_ITS_OWN = ("precision.", "divergence.")  # what a rank computes is wrong, whatever else befalls it
 
 
 def _depth(finding: Finding) -> int:

@@ -1,0 +1,133 @@
+"""What to make of a tensor that is not the same on all ranks: whether it should be, and how it came to differ."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import NONE, Entry
+from diagd.daemon.state.tensors import TensorInfo
+
+SEEN_TWICE = 2  # comparisons in a row: one could have met a tensor in the middle of being changed
+EARLY_STEP = 2  # what parts by then has parted with the first updates
+FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
+OFTEN = 0.5  # operations a step; ranks that communicate less train apart, and meet again now and then if at all
+
+
+class How(StrEnum):
+    """How ranks came to differ; the catalog's fixes go by these names."""
+
+    LOADED = "loaded"  # made equal by their wrapper, and different before the first step
+    NEVER = "never"  # different from the start, and nothing has made them equal
+    UNREDUCED = "unreduced"  # equal until the first updates
+    CHANGED = "changed"  # equal for a while, then not
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A tensor that should be the same and is not."""
+
+    entry: Entry
+    kind: str
+    how: How
+    sure: bool  # a wrapper or mesh says that the ranks must agree
+
+    @property
+    def info(self) -> TensorInfo:
+        """The tensor, as the first of its ranks has it."""
+        return self.entry.infos[min(self.entry.infos)]
+
+    @property
+    def since(self) -> int:
+        """The first step after which it was seen to differ; 0 before the first."""
+        return self.entry.agreement.first_unequal
+
+
+def parted(state: JobState) -> list[Parted]:
+    """All such tensors, in the order in which they parted."""
+    models = _by_model(state.tensors.entries)
+    found = [
+        judged
+        for entry in state.tensors.entries
+        if entry.agreement.unequal >= SEEN_TWICE and (judged := _judged(state, entry, models)) is not None
+    ]
+    return sorted(found, key=lambda one: one.since)
+
+
+def _by_model(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    models: dict[str, list[Entry]] = {}
+    for entry in entries:
+        models.setdefault(model_of(entry), []).append(entry)
+    return models
+
+
+def model_of(entry: Entry) -> str:
+    """The model's part of the name."""
+    return entry.name.partition(".")[0]
+
+
+def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Parted | None:
+    info = entry.infos[min(entry.infos)]
+    how = _how(entry, bool(entry.peers))
+    if entry.kind == "buffer":
+        return Parted(entry, "divergence.buffer", how, sure=False) if entry.peers else None
+    frozen = not (info.owned or info.trainable)
+    kind = "divergence.frozen" if frozen else "divergence.parameter"
+    if entry.peers:
+        return Parted(entry, kind, how, sure=True)
+    judge = _owned if info.owned else _left_alone
+    return Parted(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
+
+
+def _how(entry: Entry, declared: bool) -> How:
+    seen = entry.agreement
+    if seen.last_equal == NONE:
+        return How.LOADED if declared and entry.kind == "parameter" else How.NEVER
+    if seen.first_unequal <= EARLY_STEP:
+        return How.UNREDUCED if entry.kind == "parameter" else How.NEVER
+    return How.CHANGED
+
+
+def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
+    """Whether a trained tensor that nothing declares replicated should be so all the same.
+
+    One that differed from the start is a shard, an expert or a stage, for all that is known.
+    """
+    if how is How.NEVER:
+        return False
+    if how is How.CHANGED:
+        return _few(models[model_of(entry)])
+    return all(_communicates(state, rank) for rank in entry.infos)
+
+
+def _communicates(state: JobState, rank: int) -> bool:
+    """Whether the rank communicates about as often as it steps."""
+    columns = state.columns
+    if rank >= len(columns.known):
+        return False
+    issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
+    return max(int(columns.operations[rank]), issued) >= OFTEN * max(int(columns.step[rank]), 1)
+
+
+def _left_alone(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
+    """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
+    info = entry.infos[min(entry.infos)]
+    siblings = models[model_of(entry)]
+    if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
+        return not info.copy and _few(siblings)
+    if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
+        return any(sibling.peers or any(i.placement != "plain" for i in sibling.infos.values()) for sibling in siblings)
+    return not (info.copy and _differs_by_design(entry, models))
+
+
+def _differs_by_design(entry: Entry, models: dict[str, list[Entry]]) -> bool:
+    """Whether the trained twin differs from the start too: both are split over the ranks."""
+    model = model_of(entry).removesuffix(" (copy)")
+    name = model + entry.name.removeprefix(model_of(entry))
+    twins = [twin for twin in models.get(model, ()) if twin.name == name and twin.kind == entry.kind]
+    return any(not twin.agreement.first_equal for twin in twins)
+
+
+def _few(model: list[Entry]) -> bool:
+    compared = [entry for entry in model if entry.agreement.first != NONE and entry.kind == "parameter"]
+    return sum(entry.agreement.unequal > 0 for entry in compared) <= FEW * len(compared)

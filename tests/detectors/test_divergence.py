@@ -1,0 +1,181 @@
+"""Tensors that should be the same on all ranks and are not; and those that may differ, of which nothing is said."""
+
+from dataclasses import replace
+
+import pytest
+from tests.detectors.states import job
+from tests.detectors.tensors import STEPS, Content, ledgers, only, own, same, training
+
+from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.state.tensors import TensorInfo
+
+DDP = TensorInfo("Net.fc.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
+PLAIN = TensorInfo("Net.fc.weight", shape=(4, 4))
+FROZEN = TensorInfo("Enc.fc.weight", trainable=False, owned=False, trained_model=False)
+MEAN = TensorInfo("Net.bn.running_mean", "buffer", placement="ddp", peers=(0, 1, 2), trainable=False, owned=False)
+FAR: Content = lambda rank, step: own(rank, step) if step else 0  # noqa: E731 - equal before the first step only
+
+
+def named(tensor: TensorInfo, *names: str) -> list[TensorInfo]:
+    return [replace(tensor, name=name) for name in names]
+
+
+def test_where_all_hold_the_same_nothing_is_found() -> None:
+    assert not training({DDP: same, MEAN: same, FROZEN: lambda rank, step: 7}).find()
+
+
+def test_one_replica_that_changes_alone_is_named_with_the_step_and_the_tensor() -> None:
+    first, second = named(DDP, "Net.fc1.weight", "Net.fc2.weight")
+    found = training({first: same, second: only(1, since=30)}).finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.parameter", Severity.CRITICAL, (1,))
+    assert (found.names, found.step, found.goes_on) == (("Net.fc2.weight",), 33, True)
+    (cause,) = found.causes
+    assert (cause.key, cause.basis) == ("changed", Basis.OBSERVATION)
+    assert "equal at step 2" in found.summary
+    assert "rank 1 holds other values than ranks 0,2" in found.summary
+    assert "ranks 0,2 | rank 1" in cause.evidence[0].what
+
+
+def test_one_comparison_proves_nothing() -> None:
+    assert not training({DDP: only(1, since=65)}).find()
+
+
+def test_what_has_become_equal_again_is_over() -> None:
+    assert not training({DDP: only(1, since=1, until=40)}).find()
+
+
+def test_two_sides_of_one_are_a_tie() -> None:
+    found = training({replace(DDP, peers=(0, 1)): only(1, since=30)}, world=2).finds()
+    assert found.ranks == (0, 1)
+    assert "no side is in the majority" in found.summary
+
+
+def test_replicas_unequal_before_the_first_step_have_loaded_after_wrapping() -> None:
+    found = training({DDP: only(0, since=0)}).finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.parameter", (0,), 0)
+    assert found.causes[0].key == "loaded"
+    assert "from before the first step" in found.summary
+
+
+def test_replicas_that_part_with_the_first_update_are_not_reduced() -> None:
+    found = training(dict.fromkeys(named(DDP, "Net.a", "Net.b", "Net.c", "Net.d"), FAR)).finds()
+    assert (found.ranks, found.step, found.causes[0].key) == ((0, 1, 2), 1, "unreduced")
+    assert found.causes[0].basis is Basis.INFERENCE
+    assert len(found.names) == 4
+    assert "and 1 more" in found.summary
+
+
+def test_no_more_than_twenty_names() -> None:
+    tensors = named(DDP, *(f"Net.{number}" for number in range(30)))
+    assert len(training(dict.fromkeys(tensors, FAR)).finds().names) == 20
+
+
+def test_of_replica_groups_only_members_are_compared() -> None:
+    left, right = replace(DDP, peers=(0, 2)), replace(DDP, peers=(1, 3))
+    made = job(4)
+    for tensor in (left, right):
+        told = ledgers({tensor: lambda rank, step: rank % 2 * 10 + step}, tensor.peers)
+        made.state.tensors.apply(told, 4)
+    assert not made.find()
+    made.state.tensors.apply(ledgers({right: only(3, since=2)}, (1, 3), (2, 97, 129)), 4)
+    assert made.finds().ranks == (1, 3)
+
+
+def test_a_plain_part_of_a_trained_model_that_parts_at_once_is_only_likely_wrong() -> None:
+    sharded = TensorInfo("Net.body", placement="dtensor Shard(0)", local=True)
+    found = training({sharded: own, replace(PLAIN, name="Net.head"): FAR}).finds()
+    assert (found.kind, found.severity, found.names) == ("divergence.parameter", Severity.WARNING, ("Net.head",))
+    assert found.causes[0].confidence <= 0.7
+
+
+def test_ranks_that_do_not_communicate_train_models_of_their_own() -> None:
+    made = training({PLAIN: FAR})
+    for placed in made.ranks.values():
+        placed.facts.operations = 2
+    assert not made.train(*made.ranks).passes(1.0).find()
+
+
+def test_a_single_plain_parameter_that_changes_later_is_named() -> None:
+    tensors = dict.fromkeys(named(PLAIN, "Net.a", "Net.b", "Net.c"), same)
+    found = training({**tensors, PLAIN: only(2, since=20)}).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.parameter", (2,), "changed")
+
+
+def test_a_frozen_model_that_differs_from_the_start_was_never_made_equal() -> None:
+    found = training({FROZEN: lambda rank, step: int(rank == 0), DDP: same}).finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.frozen", Severity.WARNING, (0,))
+    assert found.causes[0].key == "never"
+
+
+def test_one_frozen_tensor_that_changes_on_a_rank_is_named() -> None:
+    tensors = dict.fromkeys(named(FROZEN, "Enc.a", "Enc.b", "Enc.c"), lambda rank, step: 5)
+    found = training({**tensors, FROZEN: only(1, since=20)}).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.frozen", (1,), "changed")
+
+
+def test_a_frozen_part_below_the_wrapper_goes_with_the_parameters_that_were_loaded_with_it() -> None:
+    frozen = replace(DDP, name="Net.emb", trainable=False, owned=False)
+    assert training({DDP: only(0, since=0), frozen: only(0, since=0)}).finds().kind == "divergence.parameter"
+    assert training({DDP: same, frozen: only(0, since=0)}).finds().kind == "divergence.frozen"
+
+
+def test_buffers_that_no_wrapper_broadcasts_drift() -> None:
+    found = training({DDP: same, MEAN: own}).finds()
+    assert (found.kind, found.ranks, found.names) == ("divergence.buffer", (0, 1, 2), ("Net.bn.running_mean",))
+    assert found.severity is Severity.WARNING
+    assert found.causes[0].key == "never"
+
+
+def test_buffers_that_differ_because_the_weights_do_are_no_fault_of_their_own() -> None:
+    assert training({DDP: own, MEAN: own}).finds().kind == "divergence.parameter"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "why"),
+    [
+        ({PLAIN: own}, "an expert, a stage or a shard, which differs from the start"),
+        ({replace(DDP, local=True): own}, "a shard"),
+        ({replace(MEAN, placement="plain", peers=()): own}, "statistics of a module that nobody wraps"),
+        ({PLAIN: same, replace(FROZEN, name="Net (copy).fc.weight", copy=True): only(0, 1)}, "one rank's average"),
+        ({FROZEN: only(0, 20)}, "a whole untrained model that one rank changes"),
+        ({PLAIN: own, replace(FROZEN, name="Net (copy).fc.weight", copy=True): own}, "the reference of split weights"),
+        ({PLAIN: own, replace(PLAIN, name="Net.base", trainable=False, owned=False): own}, "a stage's frozen part"),
+    ],
+)
+def test_what_differs_by_design_is_no_fault(tensors: dict[TensorInfo, Content], why: str) -> None:
+    assert not training(tensors).find(), why
+
+
+def test_what_only_some_ranks_have_is_compared_among_these_once_all_have_told() -> None:
+    made = job(3)
+    told = ledgers({FROZEN: own}, (0, 1))
+    made.state.tensors.apply(told, 3)
+    assert not made.find()
+    made.state.tensors.apply(ledgers({DDP: same}, (2,)), 3)
+    made.state.tensors.apply(ledgers({FROZEN: own}, (0, 1)), 3)
+    assert made.finds().ranks == (0, 1)
+
+
+def test_other_shapes_or_types_under_one_name_are_not_compared() -> None:
+    made = job(2)
+    for rank in range(2):
+        made.state.tensors.apply(ledgers({replace(PLAIN, shape=(rank,)): FAR}, (rank,)), 2)
+    assert not made.find()
+
+
+def test_a_new_process_begins_anew() -> None:
+    made = training({DDP: only(1, since=0)})
+    assert made.find()
+    told = [replace(news, pid=news.pid + 1000) for news in ledgers({DDP: same}, range(3))]
+    made.state.tensors.apply(told, 3)
+    assert not made.find()
+
+
+def test_late_samples_of_a_slow_node_still_meet_those_of_the_others() -> None:
+    made = job(3)
+    steps = range(3, 3 + 32 * 6, 32)
+    made.state.tensors.apply(ledgers({DDP: only(2, since=4)}, (0, 1), (*STEPS[:3], *steps)), 3)
+    assert not made.find()
+    made.state.tensors.apply(ledgers({DDP: only(2, since=4)}, (2,), (*STEPS[:3], *steps)), 3)
+    found = made.finds()
+    assert (found.ranks, found.step) == ((2,), 35)
