@@ -1,0 +1,49 @@
+"""The check for GPUs: that without one it says so, and that its comparison finds what differs (here on the CPU)."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).resolve().parents[2] / "cuda_ext/device_check.py"
+
+
+@pytest.fixture
+def check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("device_check", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_without_a_gpu_it_says_so_and_succeeds() -> None:
+    command = [sys.executable, str(SCRIPT)]
+    done = subprocess.run(command, env={"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "no GPU here: nothing was checked, nothing was measured\n"), (
+        done.stderr
+    )
+
+
+def test_its_comparison_passes_equal_digests_and_names_what_differs(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "BYTES", (0, 9, 65_537))
+    device = torch.device("cpu")
+    assert check.differences(device) == []
+    move = check.on
+
+    def with_a_fault(to: torch.device, tensor: torch.Tensor) -> torch.Tensor:
+        moved: torch.Tensor = move(to, tensor).clone()
+        if moved.dtype is torch.int16 and moved.numel() > 1000:
+            moved[-1] ^= 1
+        return moved
+
+    monkeypatch.setattr(check, "on", with_a_fault)
+    found = [f"torch.int16, 65537 bytes from element {offset}" for offset in (0, 1, 3)]
+    assert check.differences(device) == found + [f"{name}, in torch operations" for name in found]
