@@ -15,7 +15,7 @@ CONSTANT = "int diagd_digest(void) { return 0; }"
 
 
 def test_the_kernel_that_is_shipped_was_made_of_its_source() -> None:
-    """Where this fails: `python cuda_ext/generate.py`, with nvcc."""
+    """Where this fails: `python cuda_ext/make_ptx.py`, with nvcc."""
     source = hashlib.sha256(build.SOURCE.with_name("digest.cu").read_bytes()).hexdigest()
     first, _, rest = driver.PTX.read_text(encoding="utf-8").partition("\n")
     assert first.endswith(source)

@@ -1,6 +1,6 @@
 /* The digest (definition.py) of many tensors on a GPU, each byte read once: diagd_digest_tiles, then diagd_digest_fold.
  *
- * Uses nothing but the language, so that the PTX made of it (generate.py) runs on every driver since CUDA 11, and that
+ * Uses nothing but the language, so that the PTX made of it (make_ptx.py) runs on every driver since CUDA 11, and that
  * tests/cuda_ext can compile the same lines for a CPU, where the threads run one after the other.
  */
 typedef unsigned int u32;

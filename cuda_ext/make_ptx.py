@@ -1,4 +1,4 @@
-"""Makes digest.ptx of digest.cu: `python cuda_ext/generate.py` with nvcc at hand; --check only sees whether it is due.
+"""Makes digest.ptx of digest.cu: `python cuda_ext/make_ptx.py` with nvcc at hand; --check only sees whether it is due.
 
 PTX is what a driver compiles for its own device, so a machine that trains needs no compiler. It is committed, as few
 machines that install diagd have nvcc. nvcc writes the newest version of PTX that it knows, which older drivers refuse;
@@ -34,13 +34,13 @@ def ptx() -> str:
     text = re.sub(r"(?m)^//.*\n", "", text).lstrip()
     text = re.sub(r"_INTERNAL_[0-9a-f]{8}_9_digest_cu_[0-9a-f]{8}", "_INTERNAL_00000000_9_digest_cu_00000000", text)
     text = re.sub(r"\.version .*\n\.target .*\n", FLOOR, text, count=1)
-    return f"// Made of digest.cu by cuda_ext/generate.py. sha256 of the source: {digest_of_source()}\n{text}"
+    return f"// Made of digest.cu by cuda_ext/make_ptx.py. sha256 of the source: {digest_of_source()}\n{text}"
 
 
 def check() -> str:
     """Say what is wrong with the PTX as it is, or nothing."""
     if digest_of_source() not in PTX.read_text(encoding="utf-8").partition("\n")[0]:
-        return "digest.ptx was made of another digest.cu: run `python cuda_ext/generate.py`"
+        return "digest.ptx was made of another digest.cu: run `python cuda_ext/make_ptx.py`"
     for architecture in CHECKED:
         command = ["ptxas", f"-arch=sm_{architecture}", str(PTX), "-o", "/dev/null"]
         if (found := subprocess.run(command, capture_output=True, text=True)).returncode:
