@@ -48,7 +48,7 @@ class _Ledger:
         self.known: set[str] = set()
         self.slots: dict[int, list[_Row]] = {}
         self.frozen: dict[int, list[_Row]] = {}
-        self.pending: list[tuple[_Row, int, digest.Pending]] = []
+        self.pending: list[tuple[list[_Row], int, digest.Pending]] = []
 
 
 LEDGER = _Ledger()
@@ -117,10 +117,11 @@ def _open() -> bool:
         LEDGER.off = True
         return False
     try:
+        digest.load()
         LEDGER.writer = LedgerWriter(box.path.with_suffix(layout.SUFFIX))
-    except OSError as error:
+    except (OSError, ImportError) as error:
         LEDGER.off = True
-        STATE.note(f"no ledger of tensors: {error.strerror or error}")
+        STATE.note(f"no ledger of tensors: {getattr(error, 'strerror', None) or error}")
     return LEDGER.writer is not None
 
 
@@ -162,21 +163,25 @@ def _take(rows: list[_Row], step: int) -> None:
     torch = sys.modules["torch"]
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         return
-    for row in rows:
-        module = row.module()
-        tensor = inventory.held(module, row.leaf, row.kind) if module is not None else None
-        pending = digest.begin(tensor) if tensor is not None else None
-        if pending is not None:
-            LEDGER.pending.append((row, step, pending))
+    held = [(row, tensor) for row in rows if (tensor := _held(row)) is not None]
+    if held:
+        pending = digest.Pending([tensor for _, tensor in held])
+        LEDGER.pending.append(([row for row, _ in held], step, pending))
     _collect()
+
+
+def _held(row: _Row) -> Any:
+    module = row.module()
+    return inventory.held(module, row.leaf, row.kind) if module is not None else None
 
 
 def _collect() -> None:
     """Write down the digests that have arrived; the device is not waited for."""
     late = []
-    for row, step, pending in LEDGER.pending:
+    for rows, step, pending in LEDGER.pending:
         if not pending.ready():
-            late.append((row, step, pending))
+            late.append((rows, step, pending))
         elif LEDGER.writer is not None:
-            LEDGER.writer.sample(row.number, step, pending.bits())
+            for row, bits in zip(rows, pending.bits(), strict=True):
+                LEDGER.writer.sample(row.number, step, bits)
     LEDGER.pending = late
