@@ -94,6 +94,42 @@ def test_members_only_creation_followed_by_another_is_a_circle_told_as_a_creatio
     assert (found.kind, found.ranks) == ("hang.store_wait", (1,))
 
 
+def creating(*ranks_made: str) -> Job:
+    """Each rank is inside its first new_group, for these members."""
+    made = job(len(ranks_made))
+    for rank, members in enumerate(ranks_made):
+        made.creates_group(rank, 1, detail=members if "ranks" in members else f"ranks {members}")
+    return made
+
+
+def test_a_rank_that_makes_its_groups_in_another_order_is_named() -> None:
+    made = creating("0,1,2", "1,2,3", "0,1,2")
+    found = made.passes(6).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (1,), (0, 2))
+    assert found.severity == Severity.CRITICAL
+    assert "ranks 1,2,3" in found.summary
+
+
+def test_who_is_no_member_and_has_gone_on_to_the_next_group_votes_on_the_order_too() -> None:
+    made = job(4)
+    made.issued(3, "NEW_GROUP", 0, detail="ranks 0,1,2", returned_s=made.now_s).passes(1)
+    for rank, members in enumerate(("0,1,2", "1,2,3", "0,1,2")):
+        made.creates_group(rank, 1, detail=f"ranks {members}")
+    found = made.creates_group(3, 2, detail="ranks 1,2,3").passes(8).finds()
+    assert (found.kind, found.ranks) == ("hang.store_wait", (1,))
+
+
+def test_two_ranks_that_make_different_groups_are_a_tie() -> None:
+    found = creating("0,1", "1").passes(6).finds()
+    assert (found.kind, found.ranks) == ("hang.store_wait", (0, 1))
+    assert "majority" in found.summary
+
+
+def test_groups_that_their_members_make_alone_have_no_order_to_break() -> None:
+    found = creating("0,1", "own ranks 1,2", "own ranks 1,2").passes(6).find()
+    assert all("makes the group" not in f.summary for f in found)
+
+
 def test_a_rank_that_is_late_for_a_groups_creation_is_a_warning() -> None:
     late = job(3, hang_after_s=10).creates_group(0, 1).creates_group(1, 1).outside(2).works(2, "cpu", "frames")
     assert late.passes(3.5).find() == ()

@@ -66,6 +66,7 @@ def test_groups_are_named_with_their_members_and_mesh(seen: list[Seen]) -> None:
         assert by_description["mesh_pp"]["mesh"] == "pp"
         assert [group["index"] for group in box.groups] == list(range(len(box.groups)))
         assert box.detail(at(box, "new group", Op.NEW_GROUP)) == "the pair ranks 0,1"
+        assert box.detail(at(box, "made by its members alone", Op.NEW_GROUP)) == "own ranks 0,1"
 
 
 def test_a_collective_tells_all_about_itself(seen: list[Seen]) -> None:

@@ -138,7 +138,8 @@ def _before_new(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     ranks = args[0] if args else kwargs.get("ranks")
     text = kwargs.get("group_desc") or ""
-    token = _begin(Op.NEW_GROUP, f"{text} ranks {ranks_text(ranks)}".strip())
+    alone = kwargs.get("use_local_synchronization") or (len(args) > 4 and args[4])  # nobody but its members makes it
+    token = _begin(Op.NEW_GROUP, f"{text} {'own ' if alone else ''}ranks {ranks_text(ranks)}".strip())
     if token is not None:
         _making += 1
         STATE.box.live[Live.GROUPS_BEGUN] += 1

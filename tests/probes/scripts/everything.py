@@ -76,6 +76,7 @@ def main():
     dist.init_process_group("gloo")  # init
     rank = dist.get_rank()
     pair = dist.new_group([0, 1], group_desc="the pair")  # new group
+    dist.new_group([0, 1], use_local_synchronization=True)  # made by its members alone
     init_device_mesh("cpu", (1, 2), mesh_dim_names=("pp", "dp"))
     communicate(rank, pair)
     talk(rank)

@@ -1,6 +1,7 @@
 """The root of the waits waits itself, and for no rank: for others to join, or in an operation that all have entered."""
 
 from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.creating import other_order
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
@@ -31,6 +32,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     missing = tuple(sorted(scene.graph.edges[rank])) or joined
     if any(state.why_not_known(r) for r in range(state.world_size)):
         return None  # who has no dump may have joined
+    if wait.op.name == "NEW_GROUP" and (found := other_order(scene, wait)) is not None:
+        return found
     joined = tuple(r for r in joined if r not in missing) or joined
     known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
     stuck = missing == joined or all(_quiet(scene, r) for r in missing)
