@@ -1,9 +1,10 @@
 """Where histories part, and what is left to tell when communication broke down."""
 
-from tests.detectors.states import IN_BACKWARD, TRAIN, Job, at, job
+from tests.detectors.states import IN_ALL_REDUCE, IN_BACKWARD, TORCH, TRAIN, Job, at, job
 
 from diagd.daemon.detectors.history import strayed_at
 from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.model import Ending, Frame
 
 
 def gathers(made: Job, places: int, odd: dict[int, str] | None = None) -> Job:
@@ -60,6 +61,28 @@ def test_a_call_never_made_before_is_blamed_when_communication_breaks_down() -> 
         "hang.collective_mismatch", (0,), "log_norm",
     )  # fmt: skip
     assert found.causes[0].confidence <= 0.7
+
+
+def meshed() -> Job:
+    """Ranks 0 and 1 sum up in their groups a and b at every step; then rank 1 aborts in group c at the same line."""
+    made = job(3, groups={"a": (0, 2), "b": (1, 2), "c": (0, 1)})
+    for seq in range(1, 13):
+        for rank, group in ((0, "a"), (1, "b")):
+            made.issued(rank, "ALLREDUCE", seq, group, returned_s=made.now_s).passes(0.1)
+    made.waits(1, seq=1, group="c").stack(1, IN_ALL_REDUCE, at("step", line=50), TRAIN)
+    for rank in (0, 2):
+        functional = Frame("wait_tensor", f"{TORCH}/distributed/_functional_collectives.py", 142, user=False)
+        fell = Ending("exception", "RuntimeError", "[gloo] reset", 1, (functional, at("forward"), TRAIN), made.now_s)
+        made.dies(rank, code=1, ending=fell)
+    made.dies(1, signal="SIGABRT").passes(2)
+    made.state.end(1, made.now_s)
+    return made
+
+
+def test_who_made_his_usual_call_in_another_group_is_blamed_and_not_who_left_no_call_sites() -> None:
+    found = meshed().finds()
+    assert (found.kind, found.ranks) == ("hang.collective_mismatch", (1,))
+    assert "another group" in found.summary
 
 
 def test_ranks_that_all_stood_at_one_call_are_not_said_to_disagree() -> None:

@@ -14,9 +14,10 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Loca
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.position import rests_in_communication
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.model import Frame
+from diagd.daemon.state.model import Detail, Frame, Operation
 
 STOOD_S = 2.0  # ranks that have stood so long are not one operation apart by chance
+OFTEN = 8  # calls from one line, all of them in other groups, or the line tells nothing
 SETTLED_S = 1.0  # after the first end, so that all that the ranks left behind has been read
 
 
@@ -65,17 +66,58 @@ def _stood_s(scene: Scene, rank: int) -> float:
     return fell_s - float(scene.state.columns.phase_s[rank])
 
 
-def _unusual(scene: Scene, place: tuple[str, int]) -> bool:
-    """Whether no rank is known to have communicated from there before."""
+def _unusual(scene: Scene, rank: int, call: Frame) -> bool:
+    """Whether no rank is known to have communicated from there before, where that would be known.
+
+    What is called for the first time is a call that the probe sees, or a backward pass. A functional collective and
+    what C++ issues in forward leave no call site, so there nothing is known of the steps before.
+    """
+    if not (_called(scene, rank) or _in_backward(scene.state.detail(rank))):
+        return False
     for detail in scene.state.details.values():
         known = [op.site for op in detail.history[:-1] if not op.failed and op.returned_s is not None]
-        if any(site is not None and (site.file, site.line) == place for site in (*known, detail.backward_site)):
+        sites = (*known, detail.backward_site)
+        if any(site is not None and (site.file, site.line) == (call.file, call.line) for site in sites):
             return False
     return True
 
 
+def _other_group(scene: Scene, rank: int) -> bool:
+    """Whether its call goes to another group than ever before, and it has made that call often."""
+    op = _called(scene, rank)
+    if op is None:
+        return False
+    before = [
+        o.group
+        for o in scene.state.detail(rank).history
+        if o.returned_s is not None and not o.failed and o.entered_s < op.entered_s and _same_call(o, op)
+    ]
+    return len(before) >= OFTEN and op.group not in before
+
+
+def _same_call(one: Operation, other: Operation) -> bool:
+    if one.site is None or other.site is None:
+        return False
+    return (one.site.file, one.site.line, one.name) == (other.site.file, other.site.line, other.name)
+
+
+def _called(scene: Scene, rank: int) -> Operation | None:
+    """The operation that it stood in, where the probe saw the call."""
+    wait = scene.graph.wait(rank)
+    return wait.op if wait is not None and wait.op.source == "probe" and wait.op.site is not None else None
+
+
+def _in_backward(detail: Detail) -> bool:
+    """Whether the autograd engine ran when it fell out of communication, or at its last look."""
+    main = detail.stack.main if detail.stack is not None else None
+    frames = detail.ending.frames if detail.ending is not None else main.frames if main is not None else ()
+    return any("/torch/autograd/" in f.file for f in frames)
+
+
 def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> Finding:
-    strange = sorted(r for place, ranks in by_place.items() if _unusual(scene, place) for r in ranks)
+    strange = [r for r in sorted(calls) if _unusual(scene, r, calls[r])]
+    elsewhere = [] if strange else [r for r in sorted(calls) if _other_group(scene, r)]
+    strange = strange or elsewhere
     told = 0 < len(strange) < len(calls)
     fewest, tie = minority(sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks)))
     voted = not told and not tie and all(_stood_s(scene, r) >= STOOD_S for r in calls)
@@ -86,7 +128,10 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
     )
     text = f"communication broke down with the ranks in different calls: {sides}"
     if told:
-        text += f"; {words.ranks_text(culprits)} had never communicated from there before"
+        before = (
+            "had always made that call in another group" if elsewhere else "had never communicated from there before"
+        )
+        text += f"; {words.ranks_text(culprits)} {before}"
     evidence = tuple(
         Evidence(f"was in {words.place_text(frame)} when communication broke down", "stack", rank, scene.step((rank,)))
         for rank, frame in list(calls.items())[:6]
