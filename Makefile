@@ -73,7 +73,7 @@ cuda-check: # compiles the device code where there is a compiler for it
 ifneq ($(and $(NVCC),$(CUDA_SOURCES)),)
 	@for source in $(CUDA_SOURCES); do \
 		echo "nvcc $$source"; $(NVCC) -Werror all-warnings -c "$$source" -o $(VENV)/cuda-check.o || exit 1; done
-	$(BIN)/python cuda_ext/make_ptx.py --check
+	@$(PYTHON) cuda_ext/make_ptx.py --check
 endif
 
 format: setup ## put the code into the house's format

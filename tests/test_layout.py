@@ -55,6 +55,10 @@ def test_a_rank_needs_the_standard_library_and_torch_alone() -> None:
     assert outside(PROBES, ("torch", "diagd.probes", "diagd.cuda_ext")) == []
 
 
+def test_device_code_needs_the_standard_library_and_torch_alone() -> None:
+    assert outside(ROOT / "cuda_ext/diagd", ("torch", "diagd.cuda_ext")) == []
+
+
 def test_the_box_needs_the_standard_library_alone() -> None:
     assert outside(PROBES / "box", ("diagd.probes.box",)) == []
 

@@ -73,6 +73,17 @@ def missing(name: str) -> None:
     raise OSError(f"{name}: not here")
 
 
+def test_no_import_of_ours_takes_the_name_diagd_from_the_job(tmp_path: Path) -> None:
+    """As in a rank, where our packages are loaded and the name is left to the job."""
+    (tmp_path / "diagd.py").write_text("raise SystemExit('imported')")
+    code = (
+        "import sys, diagd.cuda_ext; del sys.modules['diagd']; sys.path.insert(0, sys.argv[1]); "
+        "__import__('diagd.cuda_ext.digest', None, None, ['x']).digest; sys.exit('diagd' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_importing_the_package_imports_no_torch() -> None:
     code = (
         "import sys, diagd.cuda_ext, diagd.cuda_ext.definition, diagd.cuda_ext.build; sys.exit('torch' in sys.modules)"

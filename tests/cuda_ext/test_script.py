@@ -115,6 +115,20 @@ def test_what_has_no_bytes_of_its_own_is_refused(said: str) -> None:
             take(tensor)
 
 
+def test_a_tensor_whose_memory_was_freed_is_refused_and_not_read() -> None:
+    whole = torch.ones(100)
+    part, column = whole[90:], whole.view(10, 10)[:, 9]
+    whole.untyped_storage().resize_(4 * 99)
+    digest(whole[:99])
+    for tensor in (whole, part, column):
+        with pytest.raises(ValueError, match="freed"):
+            digest(tensor)
+    whole.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="freed"):
+        begin([torch.ones(3), part])
+    assert digest(whole[:0]).bits == digest(torch.ones(0)).bits
+
+
 def test_a_tensor_inside_a_transform_is_refused() -> None:
     with pytest.raises(TypeError, match="functional transform"):
         torch.vmap(lambda one: (digest(one), one)[1])(torch.ones(3))

@@ -31,6 +31,7 @@ def digest(tensor: torch.Tensor, *, statistics: bool = True) -> Digest:
 
     Raises:
         TypeError: The tensor has no bytes of its own, or lies elsewhere than on a CPU or CUDA device.
+        ValueError: Its memory is freed at this time.
     """
     return digest_many([tensor], statistics=statistics)[0]
 
@@ -39,7 +40,7 @@ def digest_many(tensors: Sequence[torch.Tensor], *, statistics: bool = True) -> 
     """Digest all, in their order, with as few launches on each device as there can be; waits for the devices.
 
     Raises:
-        TypeError: As for digest().
+        TypeError, ValueError: As for digest().
     """
     return begin(tensors, statistics=statistics).result()
 
@@ -51,7 +52,7 @@ def begin(tensors: Sequence[torch.Tensor], *, statistics: bool = True) -> Pendin
     true, the tensors are kept alive.
 
     Raises:
-        TypeError: As for digest().
+        TypeError, ValueError: As for digest().
         RuntimeError: The current stream is being captured into a CUDA graph.
     """
     for tensor in tensors:
@@ -84,7 +85,7 @@ def digest_rows(tensor: torch.Tensor, *, statistics: bool = True) -> list[Digest
 
     Raises:
         TypeError: As for digest().
-        ValueError: The tensor has no dimension.
+        ValueError: As for digest(), or the tensor has no dimension.
     """
     refuse_what_has_no_bytes(tensor)
     if tensor.dim() == 0:

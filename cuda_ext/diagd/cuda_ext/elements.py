@@ -19,6 +19,7 @@ def refuse_what_has_no_bytes(tensor: torch.Tensor) -> None:
     Raises:
         TypeError: The tensor is a wrapper around others or around nothing (DTensor, fake, functional, vmapped), is
             sparse or quantized, or lies on a device that is neither a CPU nor a CUDA one.
+        ValueError: Its memory was freed behind it, as FSDP does between two uses of a parameter.
     """
     name = type(tensor).__name__
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -29,6 +30,14 @@ def refuse_what_has_no_bytes(tensor: torch.Tensor) -> None:
         raise TypeError(f"expected a dense tensor, not one of layout {tensor.layout} and dtype {tensor.dtype}")
     if tensor.device.type not in ("cpu", "cuda"):
         raise TypeError(f"expected a tensor on a CPU or a CUDA device, not on {tensor.device}")
+    if tensor.numel() and tensor.untyped_storage().nbytes() < _end(tensor):
+        raise ValueError("the tensor's memory is freed at this time; expected one that could be read")
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """The byte of its storage after the last that belongs to it."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
 @contextmanager
