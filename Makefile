@@ -91,4 +91,4 @@ bench-faults: setup ## the wide matrix of faults on real jobs (long)
 	@$(BIN)/python -m tests.bench.faults
 
 clean: ## remove what was installed and generated here, but nothing that is committed
-	rm -rf $(VENV) $(PROTO_VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PROTO_VENV) cuda_ext/diagd/cuda_ext/_digest.so .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

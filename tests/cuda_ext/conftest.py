@@ -25,6 +25,7 @@ class HostKernel:
     """digest.cu, compiled for the CPU."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._launch = ctypes.CDLL(str(path)).launch
         self.launches = 0
 

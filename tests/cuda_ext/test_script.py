@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from diagd.cuda_ext import twin
 from diagd.cuda_ext.digest import Digest, begin, digest, digest_many, digest_rows
 
 Taken = Callable[[torch.Tensor], Digest]
@@ -72,6 +73,14 @@ def test_a_mode_changes_nothing_and_sees_nothing(taken: Taken, mode: str) -> Non
     assert [one.bits for one in found] == [one.bits for one in expected]
     assert [one.absmax for one in found] == [one.absmax for one in expected]
     assert [one.square_sum for one in found] == pytest.approx([one.square_sum for one in expected], rel=1e-4)
+
+
+def test_what_is_kept_from_inference_mode_serves_outside_of_it(taken: Taken) -> None:
+    tensor = torch.randn(30, 70).t().requires_grad_()
+    twin._keys.cache_clear()
+    with torch.inference_mode():
+        inside = taken(tensor.detach()).bits
+    assert taken(tensor.detach()).bits == inside
 
 
 def test_the_graph_stays_as_it_is(taken: Taken) -> None:

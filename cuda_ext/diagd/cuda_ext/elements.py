@@ -42,15 +42,8 @@ def _end(tensor: torch.Tensor) -> int:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep what the script has switched on (autograd, autocast, inference mode, other modes) out of what follows."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))  # else what is kept could not be written outside of it
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(_without_dispatch_modes())
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+    """Keep autograd and the modes that the script has switched on out of what follows, and it out of their sight."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), _without_dispatch_modes():
         yield
 
 

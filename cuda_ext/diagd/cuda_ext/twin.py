@@ -101,19 +101,19 @@ def on_device(flat: torch.Tensor, first_block: int, kind: int) -> tuple[torch.Te
         spare = torch.empty(min(stop - start + 7, step) // 8, dtype=torch.int64, device=flat.device)
         words = _words(data[start:stop], spare)
         rows = words.view(max(1, (stop - start) // BLOCK_BYTES), -1)
-        counts[0] += blocks(rows, first_block + start // BLOCK_BYTES).sum()
+        counts[0] += _blocks_on_device(rows, first_block + start // BLOCK_BYTES).sum()
         if kind:
             _add_statistics(words.view(_DTYPES[kind]), counts, values)
     return counts, values
 
 
-def blocks(rows: torch.Tensor, first_block: int, step: int = 1) -> torch.Tensor:
-    """F of each row of words, int64 [rows]: blocks from the first on, or with step 0 all of them that very block."""
+def _blocks_on_device(rows: torch.Tensor, first_block: int) -> torch.Tensor:
+    """F of each row of words, int64 [rows], the rows being blocks from the first on."""
     key, odd = _keys(rows.device)
     x = rows ^ key[: rows.shape[1]]
     a = (x * (x >> 32)).sum(1)
     b = x.mul_(odd[: rows.shape[1]]).sum(1)
-    place = torch.arange(len(rows), device=rows.device) * step + (first_block + 1)
+    place = torch.arange(len(rows), device=rows.device) + (first_block + 1)
     return _mix(b + _mix(a + place * _signed(GOLDEN)))
 
 
