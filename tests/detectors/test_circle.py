@@ -72,6 +72,32 @@ def test_a_send_that_meets_its_recv_is_no_circle() -> None:
     assert critical(job(2).sends(0, peer=1, tag=1).receives(1, peer=0, tag=1).passes(30).find()) == []
 
 
+def pipelined(open_sends: int, other_host: bool = False) -> Job:
+    """Rank 0 waits in the last of its sends, of which rank 1 has an open receive for one; both wait in a send."""
+    made = job(2).passes(1)
+    if other_host:
+        made.ranks[1].detail = made.ranks[1].detail.with_(host="elsewhere")
+    made.issued(0, "SEND", 0, peer=1, returned_s=made.now_s).issued(1, "RECV", 0, peer=0, returned_s=made.now_s)
+    made.passes(1).issued(1, "RECV", 0, peer=0).passes(0.2)
+    made.ranks[1].detail = made.ranks[1].detail.with_(operations=made.ranks[1].detail.history[-1:])
+    for _ in range(open_sends - 1):
+        made.issued(0, "SEND", 0, peer=1, returned_s=made.now_s + 0.1).passes(0.5)
+    return made.sends(0, peer=1).sends(1, peer=0).passes(3)
+
+
+def test_a_send_for_which_no_open_receive_is_left_has_no_partner() -> None:
+    found = pipelined(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", (0, 1))
+
+
+def test_a_send_meets_the_open_receive_that_no_send_has_taken() -> None:
+    assert "hang.p2p_unmatched" not in {f.kind for f in pipelined(1).find()}
+
+
+def test_times_of_two_hosts_do_not_tell_which_send_took_a_receive() -> None:
+    assert "hang.p2p_unmatched" not in {f.kind for f in pipelined(2, other_host=True).find()}
+
+
 def test_a_recv_from_any_rank_meets_any_send() -> None:
     assert critical(job(3).receives(0).sends(1, peer=0).outside(2).works(2, "cpu").passes(30).find()) == []
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from diagd.daemon.detectors.ledger import Ledger
+from diagd.daemon.detectors.pairing import is_surplus
 from diagd.daemon.detectors.position import Wait, is_stopped, unfinished_tail, waits_of
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Operation
@@ -130,7 +131,7 @@ def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
     for theirs in state.detail(other).operations:
         matches = theirs.name == wanted and theirs.peer in (wait.rank, -1) and theirs.group == op.group
         if matches and theirs.tag == op.tag and not state.status(other).gone and not is_stopped(state, other):
-            return []
+            return [other] if is_surplus(state, wait.rank, other, op) else []
     return [] if _meets_in_backend(state, wait, wanted) and not is_stopped(state, other) else [other]
 
 
