@@ -31,7 +31,7 @@ def test_ranks_without_them_are_not_named() -> None:
 
 
 def test_a_hang_does_not_hide_them() -> None:
-    hung = job({rank: 3 for rank in range(4)})
+    hung = job(dict.fromkeys(range(4), 3))
     for rank in range(3):
         hung.waits(rank)
     hung.stopped(3).passes(30.0)

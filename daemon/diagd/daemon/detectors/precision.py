@@ -18,7 +18,7 @@ def stale_casts(scene: Scene) -> Iterator[Finding]:
     sites = [(rank, detail.stale_cast_site) for rank, detail in zip(ranks, details, strict=True)]
     said = (
         f"the forward passes of {words.ranks_text(ranks)} use old copies of the weights, from step {first} on at the"
-        f" latest: autocast keeps its casts until the outermost region ends, and that one lasts over the optimizer's steps"
+        f" latest: autocast keeps its casts until the outermost region ends, and it lasts over the optimizer's steps"
     )
     evidence = tuple(
         Evidence(
