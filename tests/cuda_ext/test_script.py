@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from diagd.cuda_ext import twin
+from diagd.cuda_ext import elements, twin
 from diagd.cuda_ext.digest import Digest, begin, digest, digest_many, digest_rows
 
 Taken = Callable[[torch.Tensor], Digest]
@@ -107,6 +107,13 @@ def fake() -> torch.Tensor:
         return torch.empty(3)
 
 
+PRIVATE: dict[str, Callable[..., Any]] = {
+    "_is_functional": lambda tensor: False,
+    "_is_transformed": lambda tensor: False,
+    "_count_of_dispatch_modes": lambda: 0,
+    "_without_dispatch_modes": nullcontext,
+    "_without_function_modes": nullcontext,
+}
 REFUSED: dict[str, Callable[[], torch.Tensor]] = {
     "FakeTensor": fake,
     "on meta": lambda: torch.empty(3, device="meta"),
@@ -141,6 +148,14 @@ def test_a_tensor_whose_memory_was_freed_is_refused_and_not_read() -> None:
 def test_a_tensor_inside_a_transform_is_refused() -> None:
     with pytest.raises(TypeError, match="functional transform"):
         torch.vmap(lambda one: (digest(one), one)[1])(torch.ones(3))
+
+
+def test_a_torch_without_its_private_functions_serves_as_well(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor = torch.randn(30, 70).t()
+    expected = taken(tensor)
+    for name in PRIVATE:
+        monkeypatch.setattr(elements, name, elements._api("gone", PRIVATE[name]))
+    assert digest(tensor).bits == expected.bits
 
 
 def test_a_scalar_has_no_rows() -> None:

@@ -1,9 +1,12 @@
 """A tensor as a row of bytes: which tensors have one, and how to walk over it without copying the whole."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from operator import attrgetter
+from typing import Any
 
 import torch
+import torch.utils._python_dispatch
 
 from diagd.cuda_ext.definition import BLOCK_BYTES
 
@@ -11,6 +14,22 @@ from diagd.cuda_ext.definition import BLOCK_BYTES
 KINDS = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4}
 HOST_PIECE_BYTES = 4 * BLOCK_BYTES  # stays in a second-level cache
 DEVICE_PIECE_BYTES = 64 * BLOCK_BYTES
+
+
+def _api(path: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """One of torch's private functions, or what does in its place where this torch has it no more (or not yet)."""
+    try:
+        found: Callable[..., Any] = attrgetter(path)(torch)
+        return found
+    except AttributeError:
+        return otherwise
+
+
+_is_functional = _api("_is_functional_tensor", lambda tensor: False)
+_is_transformed = _api("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: False)
+_count_of_dispatch_modes = _api("_C._len_torch_dispatch_stack", lambda: 0)
+_without_dispatch_modes = _api("utils._python_dispatch._disable_current_modes", nullcontext)
+_without_function_modes = _api("_C.DisableTorchFunction", nullcontext)
 
 
 def refuse_what_has_no_bytes(tensor: torch.Tensor) -> None:
@@ -24,7 +43,7 @@ def refuse_what_has_no_bytes(tensor: torch.Tensor) -> None:
     name = type(tensor).__name__
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise TypeError(f"a {name} has no bytes of its own; expected a plain tensor, e.g. a DTensor's to_local()")
-    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if _is_functional(tensor) or _is_transformed(tensor):
         raise TypeError("a tensor inside a functional transform has no bytes of its own")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise TypeError(f"expected a dense tensor, not one of layout {tensor.layout} and dtype {tensor.dtype}")
@@ -43,16 +62,9 @@ def _end(tensor: torch.Tensor) -> int:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Keep autograd and the modes that the script has switched on out of what follows, and it out of their sight."""
-    with torch.no_grad(), torch._C.DisableTorchFunction(), _without_dispatch_modes():
+    seen = _without_dispatch_modes if _count_of_dispatch_modes() else nullcontext
+    with torch.no_grad(), _without_function_modes(), seen():
         yield
-
-
-def _without_dispatch_modes() -> AbstractContextManager[object]:
-    if not torch._C._len_torch_dispatch_stack():
-        return ExitStack()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
 
 
 def is_plain_memory(tensor: torch.Tensor) -> bool:
