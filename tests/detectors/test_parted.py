@@ -91,6 +91,48 @@ def test_ranks_that_all_stood_at_one_call_are_not_said_to_disagree() -> None:
     assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
 
 
+def hooked(dtypes: dict[int, str], seen_from_start: bool = True) -> Job:
+    """All ranks of four fall out of backward; a communication hook called operation 20 on those of `dtypes`."""
+    made = job(4)
+    early, late = (made.ranks, ()) if seen_from_start else ((), made.ranks)
+    for rank in early:
+        made.did(rank, "INIT", TRAIN)
+    made.passes(1)
+    for rank in made.ranks:
+        made.stack(rank, IN_BACKWARD, TRAIN).entered(rank, 20)
+        if rank in dtypes:
+            made.issued(rank, "ALLREDUCE", 20, dtype=dtypes[rank], numel=900, is_async=True)
+    made.passes(0.5)
+    for rank in late:
+        made.did(rank, "STORE_SET", TRAIN, detail="done")
+    made.dies(1, signal="SIGABRT")
+    for rank in (0, 2, 3):
+        made.raises(rank, "RuntimeError", "[gloo] Connection closed by peer", IN_BACKWARD, TRAIN)
+    made.passes(2).state.end(1, made.now_s)
+    return made
+
+
+def test_who_met_a_called_operation_without_a_call_is_named_when_all_stood_in_one_line() -> None:
+    found = hooked({0: "float16", 1: "float16", 3: "float16"}).finds()
+    assert (found.kind, found.ranks, found.op_seq) == ("hang.collective_mismatch", (2,), 20)
+    assert found.locations[0].frame == TRAIN
+
+
+def test_hooks_that_call_with_different_types_are_told_apart_when_all_stood_in_one_line() -> None:
+    found = hooked({0: "float16", 1: "float16", 2: "bfloat16", 3: "float16"}).finds()
+    assert (found.kind, found.ranks) == ("hang.collective_mismatch", (2,))
+
+
+def test_a_rank_whose_calls_are_known_only_since_then_is_not_said_to_have_called_none() -> None:
+    made = hooked({0: "float16", 1: "float16", 3: "float16"}, seen_from_start=False)
+    assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
+
+
+def test_a_hook_that_all_ranks_have_is_no_mismatch() -> None:
+    made = hooked(dict.fromkeys(range(4), "float16"))
+    assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
+
+
 def test_a_rank_that_makes_many_steps_without_the_group_is_missing_for_sure() -> None:
     made = job(3).entered(2, 8).waits(0, seq=9).waits(1, seq=9).entered(2, 8).train(2, step_s=0.5)
     early = {(f.kind, f.severity.value) for f in made.passes(4.5).find()}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.issuing import issued_otherwise
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.position import rests_in_communication
 from diagd.daemon.detectors.scene import Scene
@@ -31,6 +32,8 @@ def parted(scene: Scene) -> Iterator[Finding]:
         by_place[frame.file, frame.line].append(rank)
     if len(by_place) > 1:
         yield _finding(scene, calls, by_place)
+    elif (found := issued_otherwise(scene)) is not None:
+        yield found
 
 
 def _broke_down(scene: Scene) -> bool:
