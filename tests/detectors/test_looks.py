@@ -1,5 +1,6 @@
 """What repeated looks at a slow rank add: storage, input, the place that sets it apart; and how often they come."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from tests.detectors.states import at
@@ -7,7 +8,7 @@ from tests.detectors.training import Training, with_more
 
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Basis
-from diagd.daemon.state.model import INPUT
+from diagd.daemon.state.model import INPUT, Frame, Thread
 
 SLEEPS = at("main", "/job/train.py", 30)
 APPENDS = at("append", "/job/journal.py", 21)
@@ -67,6 +68,19 @@ def test_a_rank_whose_loop_asks_for_more_where_others_do_not_is_starved() -> Non
     found = slow_in_forward(training).finds()
     assert (found.kind, found.ranks, found.locations[0].frame.function) == ("slow.data", (1,), "query")
     assert (found.causes[0].basis, found.causes[0].confidence) == (Basis.INFERENCE, 0.7)
+
+
+def test_where_the_loop_waits_at_a_queue_the_thread_that_fills_it_is_shown_first() -> None:
+    def fetches(*waits: Frame) -> tuple[str, ...]:
+        training = Training(4).goes(8).seen(0, SLEEPS, role="sample", times=30)
+        training.seen(1, *waits, SLEEPS, role="sample", times=30, note=INPUT).seen(1, SLEEPS)
+        *before, rank = training.ranks[1].stacks
+        producer = Thread(2, "prefetch", (at("query", "/job/source.py", 5),))
+        training.ranks[1].stacks = (*before, replace(rank, threads=(*rank.threads, producer)))
+        return tuple(place.frame.function for place in slow_in_forward(training).finds().locations)
+
+    assert fetches(Frame("get", "/usr/lib/python3.11/queue.py", 171, user=False))[0] == "query"
+    assert "query" not in fetches()
 
 
 def test_input_that_all_ranks_ask_for_alike_is_not_why_one_is_slow() -> None:

@@ -94,19 +94,26 @@ def _counted(state: JobState, rank: int, counts: Callable[[Seen], bool]) -> tupl
 
 
 def places(state: JobState, rank: int, data: bool, others: Sequence[int] = ()) -> tuple[Location, ...]:
-    """The user's frames that the rank, or the worker it waits for, was seen in most often; the worker's first.
+    """The frames of the user's that it, or the worker or thread it waits for, was seen in most often; the worker's first.
 
     Of the rank's own, those first in which it spends more of its time than `others` do.
     """
     seen = recent(state, rank)
     found: list[Frame] = []
     if data:
-        found += _most_often([look for look in seen if look.role in ("worker", "child")], data, ())
+        roles = ("worker", "child", "thread") if _waits_at_queue(seen) else ("worker", "child")
+        found += _most_often([look for look in seen if look.role in roles], data, ())
     compared = [[look for look in recent(state, r) if look.role == "rank"] for r in others]
     found += _most_often([look for look in seen if look.role == "rank"], data, [looks for looks in compared if looks])
     if not found and (site := state.detail(rank).backward_site) is not None:
         found = [site]
     return tuple(Location(rank, frame) for frame in found)
+
+
+def _waits_at_queue(seen: Sequence[Seen]) -> bool:
+    """Whether what it asks for comes through a queue, from a thread of its own."""
+    asks = (look.frames for look in seen if look.note == INPUT)
+    return any(f.function == "get" and f.file.endswith("/queue.py") for frames in asks for f in frames)
 
 
 def _most_often(looks: Sequence[Seen], data: bool, compared: Sequence[Sequence[Seen]]) -> list[Frame]:
@@ -133,7 +140,7 @@ def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
 
 def seen_often(state: JobState, rank: int) -> bool:
     """Whether its places rest on more than a look or two."""
-    return sum(look.times for look in recent(state, rank) if look.role != CALL) >= OFTEN_LOOKS
+    return sum(look.times for look in recent(state, rank) if look.role not in (CALL, "thread")) >= OFTEN_LOOKS
 
 
 def in_worker(state: JobState, ranks: Sequence[int]) -> bool:

@@ -17,7 +17,8 @@ WARM_STEPS = 2  # the first ones compile and allocate
 PREFETCHED_STEPS = 16  # a loader's workers have their first batches ready before they are asked
 KEPT = 240  # samples, two a second
 KEPT_ARRIVALS = 1024
-KEPT_FRAMES = 64
+KEPT_FRAMES = 256
+MOST_THREADS = 3  # of the user's own, beside the main one
 KEPT_PASSED = 256
 BEST_OF = 6  # from so many windows on, one lucky window is no baseline
 
@@ -28,7 +29,7 @@ class Seen(NamedTuple):
     """Where a thread was."""
 
     at_s: float
-    role: str  # of its process: rank, worker, child
+    role: str  # of its process: rank, worker, child; thread: another one of the rank's than the main one
     frames: tuple[Frame, ...]
     times: int  # how often, of one sampling
     call: str = ""  # what the kernel says it waited in, on the file in `note`; of a sample: what its line calls
@@ -126,7 +127,7 @@ class Pace:
         fresh = [stack for stack in detail.stacks if stack.taken_s > newest and (stack.threads or stack.role == CALL)]
         if fresh:
             self.rounds.note_look(min(stack.taken_s for stack in fresh))
-        self.frames.extend(_seen(stack) for stack in fresh)
+        self.frames.extend(seen for stack in fresh for seen in (_seen(stack), *_threads(stack)))
 
     def _note_arrivals(self, source: str, operations: Iterable[Operation]) -> None:
         for op in operations:
@@ -204,6 +205,12 @@ def _seen(stack: Stack) -> Seen:
     frames = stack.main.frames if stack.main is not None else ()
     call = stack.syscall if stack.role in (CALL, "sample") else ""
     return Seen(stack.taken_s, role, frames, max(stack.times, 1), call, stack.note)
+
+
+def _threads(stack: Stack) -> list[Seen]:
+    """The rank's other threads that are in the user's own code: one may fetch what the main one waits for."""
+    others = [t for t in stack.threads if t is not stack.main and t.user_frames] if stack.role == "rank" else []
+    return [Seen(stack.taken_s, "thread", thread.frames, 1) for thread in others[:MOST_THREADS]]
 
 
 def _held(fact: Facts) -> dict[Partner, float]:
