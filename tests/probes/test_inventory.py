@@ -91,6 +91,14 @@ def test_of_twins_the_untrained_one_is_a_copy_and_two_alike_are_left_out() -> No
     del optimizer, third
 
 
+def test_of_two_trained_twins_the_one_is_meant_whose_optimizer_steps() -> None:
+    old, new = Tower(), Tower()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (old, new)]
+    assert not found("Tower")
+    seen = {one.name: one for one in inventory.take(optimizers[1])}
+    assert seen["Tower.body.weight"].module is new.body
+
+
 def test_models_of_one_class_are_told_apart_by_what_they_hold() -> None:
     small, large = nn.Sequential(nn.Linear(3, 17)), nn.Sequential(nn.Linear(3, 19))
     names = {one.name.partition(".")[0] for one in inventory.take() if one.module in (small[0], large[0])}

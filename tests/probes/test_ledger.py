@@ -46,15 +46,23 @@ class Shed(nn.Module):
         self.roof = nn.Linear(4, 4).requires_grad_(False)
 
 
-def train(model: nn.Module, steps: int) -> dict[str, list[int]]:
+def made() -> Any:
+    return torch.optim.SGD([torch.ones(1)], lr=0.1)
+
+
+def train(model: nn.Module, steps: int, since: int = 0) -> dict[str, list[int]]:
     """The steps after which each tensor was sampled."""
     optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)  # type: ignore[union-attr]
     mine = {id(module) for module in model.modules()}
     take = inventory.take
+
+    def mine_alone(stepping: Any = None) -> list[inventory.Found]:
+        return [found for found in take(stepping) if id(found.module) in mine]
+
     try:
-        inventory.take = lambda: [found for found in take() if id(found.module) in mine]
+        inventory.take = mine_alone
         ledger._before(optimizer)
-        for step in range(1, steps + 1):
+        for step in range(since + 1, steps + 1):
             STATE.live[Live.STEP] = step
             ledger._after(optimizer)
     finally:
@@ -91,8 +99,8 @@ def test_where_there_is_nobody_to_compare_with_nothing_is_written(world: World) 
     world.size = 1
     box = STATE.box
     assert box is not None
-    ledger._before(None)
-    ledger._after(None)
+    ledger._before(made())
+    ledger._after(made())
     assert not list(box.path.parent.glob("*.ledger"))
     assert ledger.LEDGER.off
 
@@ -102,9 +110,9 @@ def test_without_room_for_the_file_the_rank_says_so_and_goes_on() -> None:
     box = STATE.box
     assert box is not None
     box.path.with_suffix(".ledger").touch()  # as no file can be made there
-    ledger._before(None)
+    ledger._before(made())
     assert any("ledger" in note for note in STATE.notes)
-    ledger._after(None)
+    ledger._after(made())
 
 
 @pytest.mark.usefixtures("world")
@@ -112,3 +120,32 @@ def test_what_it_costs_is_counted() -> None:
     before = STATE.live[Live.OVERHEAD_NS]
     train(Shed(), 1)
     assert STATE.live[Live.OVERHEAD_NS] > before
+
+
+@pytest.mark.usefixtures("world")
+def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_again() -> None:
+    first = Shed()
+    old = train(first, 40)
+    rows = len(ledger.LEDGER.rows)
+    del first
+    STATE.live[Live.STEP] = 40
+    second = Shed()
+    seen = train(second, 44, since=40)
+    assert len(ledger.LEDGER.rows) == rows
+    assert [step for step in seen["weight"] if step > 40][:2] == [41, 42]
+    assert seen["weight"][: len(old["weight"])] == old["weight"]
+
+
+@pytest.mark.usefixtures("world")
+def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look(stepping: Any) -> list[inventory.Found]:
+        looks.append(STATE.live[Live.STEP])
+        return []
+
+    monkeypatch.setattr(inventory, "take", look)
+    for step in range(1000):
+        STATE.live[Live.STEP] = step
+        ledger._before(made())
+    assert looks == [0, 32, 96, 224, 480, 992]

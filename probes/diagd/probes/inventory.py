@@ -64,15 +64,21 @@ def local(tensor: Any) -> Any:
     return tensor if tensor.numel() and tensor.untyped_storage().size() else None
 
 
-def take() -> list[Found]:
-    """All tensors of all models, each once; the names are those that every rank with such a model gives it."""
+def take(stepping: Any = None) -> list[Found]:
+    """All tensors of all models, each once; the names are those that every rank with such a model gives it.
+
+    Args:
+        stepping: The optimizer that is about to step: of two trained models that look alike, the one that it owns is
+            meant (the other may be what a resumption has left behind).
+    """
     modules, optimizers = _objects()
-    owned = {id(parameter) for optimizer in optimizers for group in _groups(optimizer) for parameter in group["params"]}
+    owned = {number for optimizer in optimizers for number in _owned(optimizer)}
     inner = {id(child) for module in modules for child in _children(module).values()}
     seen: set[int] = set()
     models = [list(_walk(module, "", BARE, seen)) for module in modules if id(module) not in inner]
     titles = [_title(module) for module in modules if id(module) not in inner]
-    return [found for title, places in _titled(titles, models, owned) for found in _of_model(title, places, owned)]
+    titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
+    return [found for title, places in titled for found in _of_model(title, places, owned)]
 
 
 def _objects() -> tuple[list[Any], list[Any]]:
@@ -90,8 +96,9 @@ def _objects() -> tuple[list[Any], list[Any]]:
     return found
 
 
-def _groups(optimizer: Any) -> list[Any]:
-    return optimizer.__dict__.get("param_groups") or []
+def _owned(optimizer: Any) -> set[int]:
+    groups = optimizer.__dict__.get("param_groups") or ()
+    return {id(parameter) for group in groups for parameter in group["params"]}
 
 
 def _children(module: Any) -> dict[str, Any]:
@@ -143,7 +150,7 @@ def _is_dtensor(tensor: Any) -> bool:
 
 
 def _titled(
-    titles: list[str], models: list[list[_Place]], owned: set[int]
+    titles: list[str], models: list[list[_Place]], owned: set[int], meant: set[int]
 ) -> Iterator[tuple[tuple[str, bool], list[_Place]]]:
     """Models of one class told apart by what they hold, and of twins the trained one from its copy.
 
@@ -160,6 +167,8 @@ def _titled(
     for (title, outline, trained), twins in by_title.items():
         copy = not trained and (title, outline, True) in by_title
         told = f"{title}#{outline:08x}" if len(outlines[title]) > 1 else title
+        if len(twins) > 1:
+            twins = [twin for twin in twins if any(id(place.tensor) in meant for place in twin)]
         if len(twins) == 1:
             yield (f"{told} (copy)" if copy else told, copy), twins[0]
 

@@ -8,7 +8,7 @@ import sys
 import time
 import weakref
 import zlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from diagd.probes import digest, inventory
 from diagd.probes.box import ledger as layout
@@ -23,17 +23,32 @@ from diagd.probes.state import STATE
 TURN = layout.TURN
 FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
 EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
-LATER_LOOK = 2 * TURN  # models that were made after the first step are looked for once more
+# Models are looked for again when an optimizer steps for the first time, as after a resumption, and each time only so
+# many steps later than the time before, doubled each time: a script may make optimizers without end.
+LOOK_AGAIN = TURN
+MANY_OPTIMIZERS = 64
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 
 _hooks: list[Any] = []
 
 
-class _Row(NamedTuple):
-    number: int
-    module: "weakref.ref[Any]"
-    leaf: str
-    kind: layout.Kind
+class _Row:
+    """A tensor that is sampled, by where it is held."""
+
+    __slots__ = ("kind", "leaf", "module", "number", "shape")
+
+    def __init__(self, number: int, found: inventory.Found, shape: tuple[int, ...]) -> None:
+        self.number = number
+        self.module = weakref.ref(found.module)
+        self.leaf = found.leaf
+        self.kind = found.kind
+        self.shape = shape
+
+    def tensor(self) -> Any:
+        """What is held there now; None where there is nothing any more, or something else."""
+        module = self.module()
+        tensor = inventory.held(module, self.leaf, self.kind) if module is not None else None
+        return tensor if tensor is not None and tuple(tensor.shape) == self.shape else None
 
 
 class _Ledger:
@@ -43,9 +58,13 @@ class _Ledger:
         self.off = False  # there is nobody to compare with, or no room
         self.writer: LedgerWriter | None = None
         self.step = -1  # the last one that was looked at
+        self.early_until = layout.EARLY_STEPS
+        self.looks = 0
+        self.looked_at = 0  # step
+        self.optimizers: dict[int, weakref.ref[Any]] = {}
         self.bytes = 0
         self.rows: list[_Row] = []
-        self.known: set[str] = set()
+        self.known: dict[str, _Row] = {}
         self.slots: dict[int, list[_Row]] = {}
         self.frozen: dict[int, list[_Row]] = {}
         self.pending: list[tuple[list[_Row], int, digest.Pending]] = []
@@ -74,14 +93,21 @@ def _at_switch(recording: bool) -> None:
 
 
 def _before(optimizer: Any) -> None:
-    """Before the very first step: what the ranks begin with."""
-    if LEDGER.step >= 0 or LEDGER.off or not STATE.recording:
+    """Before the very first step: what the ranks begin with. Before another optimizer's: what there is anew."""
+    known = LEDGER.optimizers.get(id(optimizer))
+    if (known is not None and known() is optimizer) or LEDGER.off or not STATE.recording:
         return
     began = time.monotonic_ns()
-    LEDGER.step = max(STATE.live[_STEP], 0)
-    if _open():
-        _look()
-        _take(LEDGER.rows, LEDGER.step)
+    _remember(optimizer)
+    step = max(STATE.live[_STEP], 0)
+    if LEDGER.step < 0:
+        LEDGER.step = step
+        if _open():
+            _look(optimizer)
+            _take(LEDGER.rows, step)
+    elif LEDGER.writer is not None and step - LEDGER.looked_at >= LOOK_AGAIN << LEDGER.looks:
+        LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
+        _look(optimizer)
     STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
 
@@ -92,18 +118,16 @@ def _after(optimizer: Any) -> None:
         return
     step = ledger.step = STATE.live[_STEP]
     due = _due(step)
-    if due or ledger.pending or step == LATER_LOOK:
+    if due or ledger.pending:
         began = time.monotonic_ns()
         _collect()
-        if step == LATER_LOOK:
-            _look()
         _take(due, step)
         STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
 
 def _due(step: int) -> list[_Row]:
     """By the step's number alone, which is the same on every rank."""
-    if step <= layout.EARLY_STEPS and LEDGER.bytes <= EARLY_BYTES:
+    if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
         return LEDGER.rows
     due, rare = LEDGER.slots.get(step % TURN), LEDGER.frozen.get(step % (TURN * FROZEN_TURNS))
     return due + rare if due and rare else due or rare or []
@@ -125,20 +149,37 @@ def _open() -> bool:
     return LEDGER.writer is not None
 
 
-def _look() -> None:
+def _remember(optimizer: Any) -> None:
+    known = LEDGER.optimizers
+    if len(known) >= MANY_OPTIMIZERS:
+        for number in [number for number, ref in known.items() if ref() is None]:
+            del known[number]
+    known[id(optimizer)] = weakref.ref(optimizer)
+
+
+def _look(optimizer: Any) -> None:
     """Find the tensors that are there, and write down those that are new."""
-    for found in inventory.take():
-        key = f"{int(found.kind)} {found.name}"
+    for found in inventory.take(optimizer):
         tensor = found.tensor()
-        if key in LEDGER.known or LEDGER.writer is None:
-            continue
-        LEDGER.known.add(key)
-        if tensor is None:
+        if tensor is not None:
+            _note(found, tensor)
+        elif LEDGER.writer is not None:
             LEDGER.writer.leave_out()
-            continue
-        number = LEDGER.writer.add(_described(found, tensor))
-        if number is not None and not found.flags & Flag.LOCAL:
-            _enlist(_Row(number, weakref.ref(found.module), found.leaf, found.kind), key, found.flags, tensor)
+
+
+def _note(found: inventory.Found, tensor: Any) -> None:
+    """Write a tensor down, or follow it where its model was built anew."""
+    shape = tuple(tensor.shape)
+    key = f"{int(found.kind)} {found.name} {found.placement.peers} {shape} {tensor.dtype}"
+    known = LEDGER.known.get(key)
+    if known is not None:
+        known.module = weakref.ref(found.module)
+        return
+    number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
+    if number is not None:
+        row = LEDGER.known[key] = _Row(number, found, shape)
+        if not found.flags & Flag.LOCAL:
+            _enlist(row, f"{int(found.kind)} {found.name}", found.flags, tensor)
 
 
 def _described(found: inventory.Found, tensor: Any) -> Tensor:
@@ -163,16 +204,11 @@ def _take(rows: list[_Row], step: int) -> None:
     torch = sys.modules["torch"]
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         return
-    held = [(row, tensor) for row in rows if (tensor := _held(row)) is not None]
+    held = [(row, tensor) for row in rows if (tensor := row.tensor()) is not None]
     if held:
         pending = digest.Pending([tensor for _, tensor in held])
         LEDGER.pending.append(([row for row, _ in held], step, pending))
     _collect()
-
-
-def _held(row: _Row) -> Any:
-    module = row.module()
-    return inventory.held(module, row.leaf, row.kind) if module is not None else None
 
 
 def _collect() -> None:
