@@ -94,7 +94,7 @@ def _counted(state: JobState, rank: int, counts: Callable[[Seen], bool]) -> tupl
 
 
 def places(state: JobState, rank: int, data: bool, others: Sequence[int] = ()) -> tuple[Location, ...]:
-    """The frames of the user's that it, or the worker or thread it waits for, was seen in most often; the worker's first.
+    """Frames of the user's that it, or the worker or thread it waits for, was seen in most often; the worker's first.
 
     Of the rank's own, those first in which it spends more of its time than `others` do.
     """
