@@ -91,7 +91,7 @@ def test_ranks_that_all_stood_at_one_call_are_not_said_to_disagree() -> None:
     assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
 
 
-def hooked(dtypes: dict[int, str], seen_from_start: bool = True) -> Job:
+def hooked(dtypes: dict[int, str], seen_from_start: bool = True, counted: bool = True) -> Job:
     """All ranks of four fall out of backward; a communication hook called operation 20 on those of `dtypes`."""
     made = job(4)
     early, late = (made.ranks, ()) if seen_from_start else ((), made.ranks)
@@ -99,7 +99,7 @@ def hooked(dtypes: dict[int, str], seen_from_start: bool = True) -> Job:
         made.did(rank, "INIT", TRAIN)
     made.passes(1)
     for rank in made.ranks:
-        made.stack(rank, IN_BACKWARD, TRAIN).entered(rank, 20)
+        made.stack(rank, IN_BACKWARD, TRAIN).entered(rank, 20 if counted else 17)
         if rank in dtypes:
             made.issued(rank, "ALLREDUCE", 20, dtype=dtypes[rank], numel=900, is_async=True)
     made.passes(0.5)
@@ -116,6 +116,11 @@ def test_who_met_a_called_operation_without_a_call_is_named_when_all_stood_in_on
     found = hooked({0: "float16", 1: "float16", 3: "float16"}).finds()
     assert (found.kind, found.ranks, found.op_seq) == ("hang.collective_mismatch", (2,), 20)
     assert found.locations[0].frame == TRAIN
+
+
+def test_a_counter_read_too_early_does_not_hide_who_met_a_called_operation_without_a_call() -> None:
+    found = hooked({0: "float16", 1: "float16", 3: "float16"}, counted=False).finds()
+    assert (found.kind, found.ranks) == ("hang.collective_mismatch", (2,))
 
 
 def test_hooks_that_call_with_different_types_are_told_apart_when_all_stood_in_one_line() -> None:

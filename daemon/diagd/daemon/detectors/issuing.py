@@ -51,7 +51,13 @@ def _came_uncalled(scene: Scene, group: str, seq: int, rank: int, called: Called
     if detail.notes or not detail.history or (group, seq) in {(o.group, o.seq) for o in detail.history}:
         return False
     reaches_back = detail.history[0].entered_s <= min(op.entered_s for op in called.values())
-    return reaches_back and scene.ledger.entered(group, rank) >= seq
+    return reaches_back and (scene.ledger.entered(group, rank) >= seq or _fell_out(scene, group, rank))
+
+
+def _fell_out(scene: Scene, group: str, rank: int) -> bool:
+    """Whether an operation of C++'s own raised: it stood in one, though its counter was last read before it began."""
+    wait = scene.graph.wait(rank)
+    return wait is not None and wait.failed and (wait.op.group, wait.op.source) == (group, "counters")
 
 
 def _finding(scene: Scene, group: str, seq: int, called: Called, sides: list[list[int]]) -> Finding:
