@@ -95,7 +95,7 @@ def gpu_seconds(work: Callable[[], object]) -> float:
 
 
 def model(dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
-    """1,000 tensors like those of a large model's share: 4 GiB, from norms of 8 KiB to matrices of 64 MiB."""
+    """1,000 tensors like those of a large model's share: 2.3 GiB, from norms of 8 KiB to matrices of 64 MiB."""
     sizes = [8192, 8192, MIB, 4 * MIB, MIB // 2] * 196 + [64 * MIB] * 20
     return [torch.randn(size // dtype.itemsize, device=device).to(dtype) for size in sizes]
 
