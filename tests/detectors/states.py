@@ -25,7 +25,8 @@ from diagd.daemon.state.model import (
 START_S = 1_000_000.0
 POLL_S = 0.5  # as the agent's
 LOOK_EVERY_S = 1.0  # of stacks, on suspicion
-TORCH = "/env/lib/python3.11/site-packages/torch"
+# As where diagd was cloned, and its environment made inside: a path that says diagd is not diagd's for that.
+TORCH = "/home/ml/diagd/.venv/lib/python3.11/site-packages/torch"
 STDLIB = "/usr/lib/python3.11"
 TRAIN = Frame("main", "/job/train.py", 80)
 IN_BACKWARD = Frame("_engine_run_backward", f"{TORCH}/autograd/graph.py", 824, user=False)

@@ -58,6 +58,4 @@ def person_at(frames: Sequence[Frame]) -> str:
 
 def is_ours(frames: Sequence[Frame]) -> bool:
     """Whether a thread is diagd's own."""
-    return any("/diagd/probes/" in frame.file or frame.file.startswith("<diagd") for frame in frames) and not any(
-        frame.user for frame in frames
-    )
+    return any(frame.ours for frame in frames) and not any(frame.user for frame in frames)

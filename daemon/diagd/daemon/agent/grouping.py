@@ -37,7 +37,7 @@ def place(frames: Sequence[Frame]) -> str:
     """Where a stack is, for a person: the innermost call, and the user's line that led to it."""
     if not frames:
         return "no stack"
-    inner = next((frame for frame in frames if not frame.file.startswith("<diagd")), frames[0])
+    inner = next((frame for frame in frames if not frame.ours), frames[0])
     user = next((frame for frame in frames if frame.user), None)
     if user is None:
         return f"{inner.function} {_location(inner)}"

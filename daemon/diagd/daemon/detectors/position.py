@@ -158,7 +158,7 @@ def _rests_in_torch(state: JobState, detail: Detail) -> bool:
 def rests_in_communication(detail: Detail) -> bool:
     """Whether the last stack shows the main thread at rest where torch communicates."""
     main = detail.stack.main if detail.stack is not None else None
-    inner = next((f for f in main.frames if "diagd" not in f.file), None) if main is not None else None
+    inner = next((f for f in main.frames if not f.ours), None) if main is not None else None
     return inner is not None and _communicates(inner)
 
 

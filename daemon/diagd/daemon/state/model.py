@@ -36,6 +36,11 @@ class Frame:
     line: int
     user: bool = True
 
+    @property
+    def ours(self) -> bool:
+        """Whether it is diagd's own; a folder of the user's may also be called so, and hold the whole environment."""
+        return self.file.startswith("<diagd") or "/diagd/probes/" in self.file
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:
