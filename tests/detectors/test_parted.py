@@ -119,7 +119,10 @@ def test_who_met_a_called_operation_without_a_call_is_named_when_all_stood_in_on
 
 
 def test_a_counter_read_too_early_does_not_hide_who_met_a_called_operation_without_a_call() -> None:
-    found = hooked({0: "float16", 1: "float16", 3: "float16"}, counted=False).finds()
+    made = hooked({0: "float16", 1: "float16", 3: "float16"}, counted=False)
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("hang.collective_mismatch", (2,))
+    found = made.recorded(2, "ALLGATHER", 1, retired=False).finds()  # as it was read long before
     assert (found.kind, found.ranks) == ("hang.collective_mismatch", (2,))
 
 

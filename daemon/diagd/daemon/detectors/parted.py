@@ -53,8 +53,9 @@ def _call(scene: Scene, rank: int) -> Frame | None:
     detail, wait = scene.state.detail(rank), scene.graph.wait(rank)
     if wait is not None and wait.op.site is not None:
         return wait.op.site
-    if rests_in_communication(detail):
-        return places.first(places.outside(detail))
+    main = detail.stack.main if detail.stack is not None else None
+    if main is not None and main.user_frames and rests_in_communication(detail):
+        return main.user_frames[0]
     if wait is None or detail.ending is None:
         return None
     return next((f for f in detail.ending.frames if f.user), None)
