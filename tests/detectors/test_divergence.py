@@ -179,3 +179,28 @@ def test_late_samples_of_a_slow_node_still_meet_those_of_the_others() -> None:
     made.state.tensors.apply(ledgers({DDP: only(2, since=4)}, (2,), (*STEPS[:3], *steps)), 3)
     found = made.finds()
     assert (found.ranks, found.step) == ((2,), 35)
+
+
+MOMENT = TensorInfo("Net.fc.weight.exp_avg", "state", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
+COUNTER = replace(MOMENT, name="Net.fc.weight.step", shape=())
+
+
+def test_where_steps_are_counted_otherwise_the_optimizers_state_was_loaded_on_some_ranks() -> None:
+    found = training({DDP: only(1, 1), MOMENT: only(1, 1), COUNTER: only(1, 1)}).finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.optimizer", (1,), 1)
+    assert found.names == (MOMENT.name, COUNTER.name)
+    assert found.causes[0].key == "loaded"
+    assert "optimizer state" in found.summary
+
+
+def test_a_moment_that_changes_while_its_weight_is_equal_is_the_deeper_fault() -> None:
+    found = training({DDP: only(2, 60), MOMENT: only(2, 30), COUNTER: same}, steps=(0, 1, 2, 33, 65, 97)).finds()
+    assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.optimizer", (2,), 33, "changed")
+
+
+def test_moments_that_part_with_their_weights_follow_from_the_gradients() -> None:
+    assert training({DDP: FAR, MOMENT: FAR, COUNTER: same}).finds().kind == "divergence.parameter"
+
+
+def test_moments_of_shards_are_not_compared() -> None:
+    assert not training({replace(MOMENT, peers=()): own, replace(COUNTER, peers=()): same}).find()

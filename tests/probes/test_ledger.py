@@ -71,7 +71,7 @@ def train(model: nn.Module, steps: int, since: int = 0) -> dict[str, list[int]]:
     assert writer is not None
     news = LedgerReader(writer.path, 0, 1)
     told = news._samples[: news._number(Number.SAMPLES)]
-    names = [row.leaf if row.module() is model.wall else f"frozen {row.leaf}" for row in ledger.LEDGER.rows]
+    names = [row.name.removeprefix("Shed.wall.").replace("Shed.roof.", "frozen ") for row in ledger.LEDGER.rows]
     return {name: [int(s[2]) for s in told if s[1] == n] for n, name in enumerate(names)}
 
 

@@ -6,8 +6,9 @@ only types are asked what they are, as an object's own `__class__` may run code 
 
 import gc
 import sys
+import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from diagd.probes.box.ledger import Flag, Kind
@@ -49,6 +50,12 @@ def held(module: Any, leaf: str, kind: Kind) -> Any:
     """A module's parameter or buffer, of a DTensor the part that lies here; None where there is none to read."""
     table = module.__dict__.get("_parameters" if kind == Kind.PARAMETER else "_buffers") or {}
     return local(table.get(leaf))
+
+
+def reader(module: Any, leaf: str, kind: Kind) -> Callable[[], Any]:
+    """What `held` gives, at any later time; keeps nothing alive."""
+    ref = weakref.ref(module)
+    return lambda: held(there, leaf, kind) if (there := ref()) is not None else None
 
 
 def local(tensor: Any) -> Any:

@@ -8,9 +8,10 @@ import sys
 import time
 import weakref
 import zlib
+from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, inventory
+from diagd.probes import digest, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -22,6 +23,7 @@ from diagd.probes.state import STATE
 # in 32 a step is about half a hundredth of the step, whatever the model's size.
 TURN = layout.TURN
 FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
+STATE_TURNS = 4  # and what optimizers keep, which is twice as much as the parameters
 EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
 # Models are looked for again when an optimizer steps for the first time, as after a resumption, and each time only so
 # many steps later than the time before, doubled each time: a script may make optimizers without end.
@@ -35,19 +37,17 @@ _hooks: list[Any] = []
 class _Row:
     """A tensor that is sampled, by where it is held."""
 
-    __slots__ = ("kind", "leaf", "module", "number", "shape")
+    __slots__ = ("name", "number", "read", "shape")
 
-    def __init__(self, number: int, found: inventory.Found, shape: tuple[int, ...]) -> None:
+    def __init__(self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...]) -> None:
         self.number = number
-        self.module = weakref.ref(found.module)
-        self.leaf = found.leaf
-        self.kind = found.kind
+        self.name = name
+        self.read = read
         self.shape = shape
 
     def tensor(self) -> Any:
         """What is held there now; None where there is nothing any more, or something else."""
-        module = self.module()
-        tensor = inventory.held(module, self.leaf, self.kind) if module is not None else None
+        tensor = self.read()
         return tensor if tensor is not None and tuple(tensor.shape) == self.shape else None
 
 
@@ -67,6 +67,8 @@ class _Ledger:
         self.known: dict[str, _Row] = {}
         self.slots: dict[int, list[_Row]] = {}
         self.frozen: dict[int, list[_Row]] = {}
+        self.states: dict[int, list[_Row]] = {}
+        self.owners: dict[int, states.Owner] = {}  # of the parameters that are there, by their id
         self.pending: list[tuple[list[_Row], int, digest.Pending]] = []
 
 
@@ -101,7 +103,7 @@ def _before(optimizer: Any) -> None:
     _remember(optimizer)
     step = max(STATE.live[_STEP], 0)
     if LEDGER.step < 0:
-        LEDGER.step = step
+        LEDGER.step = LEDGER.looked_at = step
         if _open():
             _look(optimizer)
             _take(LEDGER.rows, step)
@@ -117,6 +119,8 @@ def _after(optimizer: Any) -> None:
     if ledger.writer is None or not STATE.recording or STATE.live[_STEP] == ledger.step:
         return
     step = ledger.step = STATE.live[_STEP]
+    if step == ledger.looked_at + 1:
+        _look_at_states()
     due = _due(step)
     if due or ledger.pending:
         began = time.monotonic_ns()
@@ -129,8 +133,9 @@ def _due(step: int) -> list[_Row]:
     """By the step's number alone, which is the same on every rank."""
     if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
         return LEDGER.rows
-    due, rare = LEDGER.slots.get(step % TURN), LEDGER.frozen.get(step % (TURN * FROZEN_TURNS))
-    return due + rare if due and rare else due or rare or []
+    due = LEDGER.slots.get(step % TURN, [])
+    rare = LEDGER.frozen.get(step % (TURN * FROZEN_TURNS)), LEDGER.states.get(step % (TURN * STATE_TURNS))
+    return [*due, *(row for rows in rare if rows for row in rows)] if any(rare) else due
 
 
 def _open() -> bool:
@@ -159,41 +164,57 @@ def _remember(optimizer: Any) -> None:
 
 def _look(optimizer: Any) -> None:
     """Find the tensors that are there, and write down those that are new."""
+    LEDGER.owners.clear()
     for found in inventory.take(optimizer):
         tensor = found.tensor()
         if tensor is not None:
-            _note(found, tensor)
+            _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
+            if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED and found.placement.peers:
+                LEDGER.owners[id(found.module.__dict__["_parameters"][found.leaf])] = states.Owner.of(found)
         elif LEDGER.writer is not None:
             LEDGER.writer.leave_out()
 
 
-def _note(found: inventory.Found, tensor: Any) -> None:
+def _look_at_states() -> None:
+    """Right after the first step: by then optimizers have what they keep."""
+    began = time.monotonic_ns()
+    for optimizer in [ref() for ref in LEDGER.optimizers.values()]:
+        for found, tensor, read in states.of(optimizer, LEDGER.owners) if optimizer is not None else ():
+            _note(found, tensor, read)
+    LEDGER.owners.clear()
+    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> None:
     """Write a tensor down, or follow it where its model was built anew."""
     shape = tuple(tensor.shape)
     key = f"{int(found.kind)} {found.name} {found.placement.peers} {shape} {tensor.dtype}"
     known = LEDGER.known.get(key)
     if known is not None:
-        known.module = weakref.ref(found.module)
+        known.read = read
         return
     number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
     if number is not None:
-        row = LEDGER.known[key] = _Row(number, found, shape)
+        row = LEDGER.known[key] = _Row(number, found.name, read, shape)
         if not found.flags & Flag.LOCAL:
-            _enlist(row, f"{int(found.kind)} {found.name}", found.flags, tensor)
+            _enlist(row, found.kind, found.flags, tensor)
 
 
-def _described(found: inventory.Found, tensor: Any) -> Tensor:
+def _described(found: "inventory.Found | states.Owner", tensor: Any) -> Tensor:
     peers = ",".join(map(str, found.placement.peers)) if found.placement.peers else ""
     shape = ",".join(str(int(extent)) for extent in tensor.shape)
     dtype = str(tensor.dtype).removeprefix("torch.")
     return Tensor(found.name, found.kind, dtype, shape, found.placement.text, peers, found.flags, int(tensor.numel()))
 
 
-def _enlist(row: _Row, key: str, flags: int, tensor: Any) -> None:
+def _enlist(row: _Row, kind: layout.Kind, flags: int, tensor: Any) -> None:
     LEDGER.rows.append(row)
     LEDGER.bytes += tensor.numel() * tensor.element_size()
-    place = zlib.crc32(key.encode("utf-8", "replace"))  # not by how many others there are: ranks may differ in that
-    if flags & (Flag.TRAINABLE | Flag.OWNED) or row.kind == layout.Kind.BUFFER:
+    # Not by how many others there are: ranks may differ in that.
+    place = zlib.crc32(f"{int(kind)} {row.name}".encode("utf-8", "replace"))
+    if kind == layout.Kind.STATE:
+        LEDGER.states.setdefault(place % (TURN * STATE_TURNS), []).append(row)
+    elif flags & (Flag.TRAINABLE | Flag.OWNED) or kind == layout.Kind.BUFFER:
         LEDGER.slots.setdefault(place % TURN, []).append(row)
     else:
         LEDGER.frozen.setdefault(place % (TURN * FROZEN_TURNS), []).append(row)

@@ -16,7 +16,7 @@ from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
 
 log = logging.getLogger(__name__)
 
-_KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer"}
+_KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer", Kind.STATE: "state"}
 
 
 class NoLedger(ValueError):
@@ -56,7 +56,8 @@ class LedgerReader:
             return None
         tensors = tuple(_info(layout.read_tensor(self._map, row)) for row in range(first, rows))
         for row, info in enumerate(tensors, first):
-            self._seldom[row] = info.kind == "parameter" and not (info.trainable or info.owned)
+            frozen = info.kind == "parameter" and not (info.trainable or info.owned)
+            self._seldom[row] = frozen or info.kind == "state"
         self._rows = rows
         samples = self._new_samples(newest)
         return LedgerNews(

@@ -10,7 +10,8 @@ from diagd.daemon.detectors.scene import Scene
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
-EXPLAINED = ("divergence.parameter", "divergence.frozen", "divergence.buffer")  # the earlier explain the later
+# The earlier explain the later.
+EXPLAINED = ("divergence.optimizer", "divergence.parameter", "divergence.frozen", "divergence.buffer")
 
 _WHY = {
     How.LOADED: "they were made equal when the model was wrapped, and differed before the first step: some ranks have"
@@ -22,11 +23,20 @@ _WHY = {
     " have made",
 }
 _EFFECT = {
+    "divergence.optimizer": "with updates that differ between ranks",
     "divergence.parameter": "with ranks that do not train the same model",
     "divergence.frozen": "with ranks that do not train with the same frozen weights",
     "divergence.buffer": "with ranks that evaluate and save something else",
 }
-_WHY_BUFFERS = "each rank updates its own, from its own data, and its wrapper does not broadcast them"
+_WHY_OF = {
+    ("divergence.buffer", How.NEVER): "each rank updates its own, from its own data, and its wrapper does not broadcast"
+    " them",
+    (
+        "divergence.optimizer",
+        How.LOADED,
+    ): "the optimizers of the ranks have counted different numbers of steps: some have"
+    " loaded their state, or lost it, and others have not",
+}
 
 
 def divergence(scene: Scene) -> Iterator[Finding]:
@@ -45,7 +55,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
 
 def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted]) -> Finding:
     first = found[0]
-    why = _WHY_BUFFERS if kind == "divergence.buffer" and how is How.NEVER else _WHY[how]
+    why = _WHY_OF.get((kind, how), _WHY[how])
     sure = all(one.sure for one in found)
     basis = Basis.OBSERVATION if sure and how in (How.LOADED, How.CHANGED) else Basis.INFERENCE
     cause = Cause(how.value, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
@@ -65,6 +75,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
 
 def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     names = ", ".join(one.entry.name for one in found[:SHOWN])
+    names = f"the optimizer state {names}" if found[0].kind == "divergence.optimizer" else names
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     first = found[0]
     _, tie = minority(first.entry.agreement.classes)

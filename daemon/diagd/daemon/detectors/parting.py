@@ -69,6 +69,8 @@ def model_of(entry: Entry) -> str:
 def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Parted | None:
     info = entry.infos[min(entry.infos)]
     how = _how(entry, bool(entry.peers))
+    if entry.kind == "state":
+        return _of_optimizer(entry, models[model_of(entry)])
     if entry.kind == "buffer":
         return Parted(entry, "divergence.buffer", how, sure=False) if entry.peers else None
     frozen = not (info.owned or info.trainable)
@@ -77,6 +79,23 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
         return Parted(entry, kind, how, sure=True)
     judge = _owned if info.owned else _left_alone
     return Parted(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
+
+
+def _of_optimizer(entry: Entry, siblings: list[Entry]) -> Parted | None:
+    """State that differs by itself: its parameter was equal when it already did, or the steps were counted otherwise.
+
+    Where both part together, what went into them did: the gradients.
+    """
+    if not entry.peers:
+        return None
+    counters = [s for s in siblings if s.kind == "state" and s.name.endswith(".step") and s.peers == entry.peers]
+    if any(counter.agreement.unequal >= SEEN_TWICE for counter in counters):
+        return Parted(entry, "divergence.optimizer", How.LOADED, sure=True)
+    name = entry.name.rpartition(".")[0]
+    owner = next((s for s in siblings if (s.kind, s.name, s.peers) == ("parameter", name, entry.peers)), None)
+    if owner is not None and owner.agreement.last_equal >= entry.agreement.first_unequal:
+        return Parted(entry, "divergence.optimizer", How.CHANGED, sure=True)
+    return None
 
 
 def _how(entry: Entry, declared: bool) -> How:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A parameter or buffer as one rank has it."""
+    """A parameter, a buffer or a part of an optimizer's state, as one rank has it."""
 
     name: str
-    kind: str = "parameter"  # or buffer
+    kind: str = "parameter"  # buffer; state: what an optimizer keeps for a parameter
     dtype: str = "float32"
     shape: tuple[int, ...] = ()
     placement: str = "plain"
