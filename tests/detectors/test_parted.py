@@ -63,6 +63,18 @@ def test_a_call_never_made_before_is_blamed_when_communication_breaks_down() -> 
     assert found.causes[0].confidence <= 0.7
 
 
+def test_of_a_call_that_most_make_for_the_first_time_the_rank_that_did_not_is_blamed() -> None:
+    made = gathers(job(3), 12)
+    made.stack(1, IN_BACKWARD, at("forward", line=len("forward")), TRAIN).dies(1, signal="SIGABRT")
+    for rank in (0, 2):
+        made.waits(rank, "ALLGATHER", seq=13, site=at("log_norm", line=8)).wait_raises(rank, "[gloo] reset")
+    made.passes(2)
+    made.state.end(1, made.now_s)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.collective_mismatch", (1,), (0, 2))
+    assert "rank 1 did not go along" in found.summary
+
+
 def meshed() -> Job:
     """Ranks 0 and 1 sum up in their groups a and b at every step; then rank 1 aborts in group c at the same line."""
     made = job(3, groups={"a": (0, 2), "b": (1, 2), "c": (0, 1)})

@@ -2,7 +2,7 @@
 
 The operations that C++ issues die with their process, so after an abort all that is left of them is where each rank's
 own code stood. Ranks can be one operation apart without a fault, so only a call that this job never made before is
-blamed on the rank that made it; else the ranks are said to disagree.
+blamed on the ranks that made it, or where most did on those that did not; else the ranks are said to disagree.
 """
 
 from collections import defaultdict
@@ -86,6 +86,12 @@ def _unusual(scene: Scene, rank: int, call: Frame) -> bool:
     return True
 
 
+def _at_new_places(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> list[int]:
+    """The ranks in calls that no rank is known to have made before; what is known of one holds for its place."""
+    new = {(calls[r].file, calls[r].line) for r in calls if _unusual(scene, r, calls[r])}
+    return sorted(r for place in new for r in by_place[place])
+
+
 def _other_group(scene: Scene, rank: int) -> bool:
     """Whether its call goes to another group than ever before, and it has made that call often."""
     op = _called(scene, rank)
@@ -119,13 +125,14 @@ def _in_backward(detail: Detail) -> bool:
 
 
 def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> Finding:
-    strange = [r for r in sorted(calls) if _unusual(scene, r, calls[r])]
+    strange = _at_new_places(scene, calls, by_place)
     elsewhere = [] if strange else [r for r in sorted(calls) if _other_group(scene, r)]
     strange = strange or elsewhere
-    told = 0 < len(strange) < len(calls)
+    told = 0 < len(strange) <= len(calls) / 2  # of more than half it is the others that did not come along
     fewest, tie = minority(sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks)))
+    stayed = tuple(sorted(set(calls) - set(strange))) if 2 * len(strange) > len(calls) else ()
     voted = not told and not tie and all(_stood_s(scene, r) >= STOOD_S for r in calls)
-    culprits = tuple(strange) if told else fewest if voted else tuple(sorted(calls))
+    culprits = tuple(strange) if told else stayed or (fewest if voted else tuple(sorted(calls)))
     others = tuple(sorted(set(calls) - set(culprits)))
     sides = "; ".join(
         f"{words.ranks_text(ranks)} in {words.place_text(calls[ranks[0]])}" for ranks in sorted(by_place.values())
@@ -136,12 +143,14 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
             "had always made that call in another group" if elsewhere else "had never communicated from there before"
         )
         text += f"; {words.ranks_text(culprits)} {before}"
+    elif stayed:
+        text += f"; {words.ranks_text(stayed)} did not go along with the others, whose call was new"
     evidence = tuple(
         Evidence(f"was in {words.place_text(frame)} when communication broke down", "stack", rank, scene.step((rank,)))
         for rank, frame in list(calls.items())[:6]
     )
     why = "the ranks took different paths in the program and met in different operations"
-    why += "" if told or voted else "; which of them is right cannot be told"
+    why += "" if told or stayed or voted else "; which of them is right cannot be told"
     cause = Cause("path", why, 0.7, Basis.INFERENCE, evidence)
     return Finding(
         kind="hang.collective_mismatch", severity=Severity.CRITICAL, ranks=culprits, waiting_ranks=others,
