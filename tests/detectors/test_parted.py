@@ -120,6 +120,7 @@ def hooked(dtypes: dict[int, str], seen_from_start: bool = True, counted: bool =
     made.dies(1, signal="SIGABRT")
     for rank in (0, 2, 3):
         made.raises(rank, "RuntimeError", "[gloo] Connection closed by peer", IN_BACKWARD, TRAIN)
+        made.dies(rank, signal="SIGTERM", ago_s=-0.2)  # by the launcher, on its way out
     made.passes(2).state.end(1, made.now_s)
     return made
 
