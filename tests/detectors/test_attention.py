@@ -15,6 +15,12 @@ def test_ranks_that_stand_still_are_looked_at_all_together() -> None:
     assert asked.history == (0, 1, 2)
 
 
+def test_who_has_not_come_to_init_is_looked_at_once_the_others_wait_there() -> None:
+    start = job(3, warm=False).initialises(0).initialises(1).outside(2, "download")
+    start.ranks[2].detail = start.ranks[2].detail.with_(is_rank=False, groups=())
+    assert attention(start.passes(8).state).stacks == (0, 1, 2)
+
+
 def test_a_first_step_is_given_longer() -> None:
     start = job(2, warm=False).outside(0).outside(1).passes(4)
     assert not attention(start.state)

@@ -167,11 +167,16 @@ def test_a_rank_that_never_reported_is_not_blamed_for_that() -> None:
     assert "nothing is heard" in found[0].summary
 
 
-def test_a_candidate_stuck_before_init_is_named_with_its_place() -> None:
-    start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1).outside(2, "download", line=5)
+@pytest.mark.parametrize(("syscall", "severity"), [("clock_nanosleep", Severity.CRITICAL), ("futex", Severity.WARNING)])
+def test_a_candidate_before_init_is_named_with_its_place_and_stuck_only_where_it_sleeps(
+    syscall: str, severity: Severity
+) -> None:
+    """At a futex or in a read, its threads, its children or a server may work for it: that is not known of it."""
+    start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1)
+    start.outside(2, "download", line=5, syscall=syscall)
     start.ranks[2].detail = start.ranks[2].detail.with_(is_rank=False, groups=())
     found = start.passes(12).finds()
-    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), Severity.CRITICAL)
+    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), severity)
     assert "download (train.py:5)" in found.summary
 
 

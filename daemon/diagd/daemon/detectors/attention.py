@@ -42,8 +42,9 @@ def attention(state: JobState) -> Attention:
     # Ranks that wait in an operation say where; those that do not are the riddle.
     suspects = sorted(alive, key=lambda r: (state.columns.wait_s[r] > 0, r))[:MOST_RANKS] if quiet else []
     lacking = [r for r in suspects if _lacks_entries(state, r)]
+    absent = sorted(state.candidates) if quiet else []  # have not come where the others wait: where are they?
     return Attention(
-        stacks=tuple(suspects) if quiet else (),
+        stacks=(*suspects, *absent)[:MOST_RANKS],
         recorder=tuple(lacking),
         history=tuple(r for r in ranks if r in suspects or r in gone)[:MOST_RANKS],
     )

@@ -7,6 +7,8 @@ from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 
+_RESTS = frozenset({"nanosleep", "clock_nanosleep", "flock", "fcntl"})
+
 
 def all_waiting(scene: Scene) -> bool:
     """Whether no rank is left that could end anyone's wait: each has ended, or waits in vain."""
@@ -67,9 +69,11 @@ def creation(scene: Scene, rank: int) -> Finding | None:
 def _quiet(scene: Scene, rank: int) -> bool:
     """No sign of life from a rank that has not joined; one that never reported is unknown, not quiet."""
     detail = scene.state.candidates.get(rank)
-    if detail is not None and detail.looks:
+    if detail is not None:
+        # Of its CPU nothing is known: only a sleep or a lock of the kernel's is no work, of its threads or of others.
+        asleep = detail.stack is not None and detail.stack.syscall in _RESTS and not detail.children
         digests = [digest for _, digest in detail.looks[-5:]]
-        return len(digests) >= 3 and len(set(digests)) == 1
+        return asleep and len(digests) >= 3 and len(set(digests)) == 1
     return rank in scene.state.details and life_of(scene.state, rank).idle_s >= scene.state.hang_after_s
 
 

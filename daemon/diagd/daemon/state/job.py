@@ -102,7 +102,9 @@ class JobState:
         if not detail.is_rank:
             known = self.details.get(detail.rank)
             if known is None or known.attempt < detail.attempt:  # else: a helper process that inherited RANK
-                self.candidates[detail.rank] = detail
+                old = self.candidates.get(detail.rank)
+                same = old is not None and old.pid == detail.pid
+                self.candidates[detail.rank] = _merged(old, detail) if old is not None and same else detail
                 self.world_size = max(self.world_size, detail.rank + 1, detail.world_size)
             return
         self.candidates.pop(detail.rank, None)
