@@ -125,6 +125,8 @@ def test_incidents_of_the_last_finished_job(tmp_path: Path) -> None:
         (tmp_path / "diagd" / name / "report.json").write_text(json.dumps(report(incident(id=name))))
     done = diagd("incidents", "b", "--json", XDG_STATE_HOME=str(tmp_path))
     assert json.loads(done.stdout)["incidents"][0]["id"] == "b"
+    assert diagd("incidents", "--job", "b", "--json", XDG_STATE_HOME=str(tmp_path)).stdout == done.stdout
+    assert diagd("incidents", "b", "--job", "b", XDG_STATE_HOME=str(tmp_path)).returncode == 2
     missing = diagd("incidents", "c", XDG_STATE_HOME=str(tmp_path))
     assert missing.returncode == 4
     assert "a" in missing.stderr

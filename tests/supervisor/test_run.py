@@ -279,6 +279,13 @@ def test_the_run_directory_is_private_while_it_runs_and_gone_after(tmp_path: Pat
     assert not Path(place).exists()
 
 
+def test_a_recording_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path) -> None:
+    done = Run(tmp_path).finish("--record", "missing/job.diagd", "--", "touch", "started")
+    assert done.returncode == 85
+    assert "--record missing/job.diagd" in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_report_folder_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = Run(tmp_path).finish("--report", "file/below", "--", "touch", "started")

@@ -12,9 +12,10 @@ from diagd.daemon.errors import DiagdError
 
 @click.command("incidents", short_help="List the incidents of a job, running or finished.")
 @click.argument("source", required=False, metavar="[JOB|REPORT]")
+@click.option("--job", metavar="NAME", help="The same as JOB, as the other commands have it.")
 @click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")
 @click.option("--fail", is_flag=True, help="Exit with 1 where a critical incident is open.")
-def command(source: str | None, as_json: bool, fail: bool) -> int:
+def command(source: str | None, job: str | None, as_json: bool, fail: bool) -> int:
     """List the incidents of a job.
 
     JOB is a job's name, running or among the last that have finished; REPORT a report.json or the folder that holds
@@ -22,7 +23,9 @@ def command(source: str | None, as_json: bool, fail: bool) -> int:
     """
     from diagd.daemon.report.text import summary_lines, verdict_lines
 
-    report = _report(source)
+    if source is not None and job is not None:
+        raise click.UsageError("name the job once: as JOB, or with --job")
+    report = _report(source or job)
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:

@@ -143,6 +143,7 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
     if not words:
         raise click.UsageError(_NOTHING_TO_RUN)
     folder = open_report_dir(report) if report is not None else None
+    _check_record(options["record"])
     plan = _plan(words, folder, **options)
     try:
         outcome = supervise(plan, _say)
@@ -152,6 +153,16 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
         raise DiagdError(exc.message, help=exc.help, exit_code=exc.exit_code) from exc
     _finish(plan, outcome, folder, quiet=quiet)
     return outcome.exit_code
+
+
+def _check_record(path: Path | None) -> None:
+    """After three days of training is too late to learn that nothing was recorded."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise DiagdError(
+            f"--record {path}: its folder is not there, or cannot be written",
+            help="name a file in a folder that you may write to, such as --record ./job.diagd",
+            exit_code=85,
+        )
 
 
 def _say(line: str) -> None:
