@@ -46,7 +46,7 @@ def shown_verdicts(result: dict[str, Any]) -> list[list[str]]:
 
 SECTIONS = {
     "steps": Section(lambda quick: steps.measure(24 if quick else 240), steps.shown),
-    "micro": Section(lambda quick: micro.measure(10 if quick else 100), micro.shown),
+    "micro": Section(lambda quick: micro.measure(10 if quick else 40), micro.shown),
     "digests": Section(lambda quick: digests.measure(3 if quick else 20), digests.shown),
     "verdicts": Section(measure_verdicts, shown_verdicts),
     "eight": Section(lambda quick: eight.measure(8 if quick else 30, 2 if quick else 7), eight.shown),
