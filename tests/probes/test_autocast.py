@@ -15,5 +15,7 @@ def test_old_casts_are_found_where_the_loss_stands_still_and_nowhere_else(tmp_pa
     ]  # fmt: skip
     for what, seen in trained.items():
         assert seen["found"] == (not seen["moved"]), what
+    never = ("around each forward pass", "around each step", "none")
+    assert [trained[what]["looks"] for what in never] == [0, 0, 0]  # graphs that were walked
     (box,) = boxes(tmp_path)
     assert box.live["PROBE_ERRORS"] == 0

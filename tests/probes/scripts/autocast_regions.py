@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import torch
 from torch import nn
 
+from diagd.probes import autocast
 from diagd.probes.box.layout import Live
 from diagd.probes.state import STATE
 
@@ -36,7 +37,9 @@ def train(outer=nullcontext, inner=nullcontext, whole=nullcontext, after=lambda:
             losses.append(loss.item())
     found = STATE.live[Live.STALE_CAST_STEP]
     STATE.live[Live.STALE_CAST_STEP] = 0
-    return {"moved": len(set(losses)) > 1, "found": found > 0}
+    looks = sum(autocast.REGION.looks.values())
+    autocast.REGION.looks.clear()
+    return {"moved": len(set(losses)) > 1, "found": found > 0, "looks": looks}
 
 
 train()  # from the first step on it is a rank
