@@ -11,10 +11,11 @@ import mmap
 import os
 import struct
 import time
-from contextlib import suppress
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
+
+from diagd.probes.box.file import allocated
 
 MAGIC = b"DIAGDLED"
 VERSION = 1
@@ -88,7 +89,7 @@ class LedgerWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._map = _allocated(path)
+        self._map = allocated(path, SIZE)
         self._numbers = memoryview(self._map).cast("q")
         self._strings: dict[str, int] = {"": 0}
         self._used = _FIRST_STRING
@@ -149,17 +150,3 @@ def _read_string(data: mmap.mmap, offset: int) -> str:
     at = STRINGS_AT + offset
     (length,) = _STRING.unpack_from(data, at)
     return data[at + _STRING.size : min(at + _STRING.size + length, SAMPLES_AT)].decode("utf-8", "replace")
-
-
-def _allocated(path: Path) -> mmap.mmap:
-    """A mapped file of the ledger's size, every page of it really there."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, SIZE)
-        return mmap.mmap(fd, SIZE)
-    except OSError:
-        with suppress(OSError):
-            path.unlink()
-        raise
-    finally:
-        os.close(fd)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import mmap
 import os
 import struct
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diagd.probes.box import layout
+from diagd.probes.box.file import allocated
 from diagd.probes.box.layout import FieldIndex, Live, Section
 
 _TEXT = struct.Struct("<II")
@@ -37,7 +37,7 @@ class BoxWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._map = _allocated(path)
+        self._map = allocated(path, layout.BOX_SIZE)
         self.numbers = memoryview(self._map).cast("q")
         self.live = self.numbers[layout.LIVE_AT // 8 : layout.LIVE_AT // 8 + layout.LIVE_SLOTS]
         self._strings: dict[Any, int] = {}
@@ -263,17 +263,3 @@ def start_ticks() -> int:
         return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _allocated(path: Path) -> mmap.mmap:
-    """A mapped file of the box's size, every page of it really there."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, layout.BOX_SIZE)
-        return mmap.mmap(fd, layout.BOX_SIZE)
-    except OSError:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
-    finally:
-        os.close(fd)
