@@ -4,6 +4,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from diagd.probes import inventory, ledger
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Number
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.guard import Probe
 from diagd.probes.state import STATE
 
 
@@ -149,3 +151,26 @@ def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest
         STATE.live[Live.STEP] = step
         ledger._before(made())
     assert looks == [0, 32, 96, 224, 480, 992]
+
+
+@pytest.mark.usefixtures("world")
+def test_nothing_more_is_taken_once_ranks_may_make_different_numbers_of_steps() -> None:
+    class Join:
+        def __enter__(self) -> None:
+            pass
+
+    probe = Probe("ledger", 0, always=True)
+    module = SimpleNamespace(__name__="torch.distributed.algorithms.join", Join=Join)
+    model = Shed()
+    train(model, 2)
+    writer = ledger.LEDGER.writer
+    assert writer is not None
+    taken = LedgerReader(writer.path, 0, 1)._number(Number.SAMPLES)
+    ledger.install(probe, module)
+    Join().__enter__()
+    for step in range(3, 3 + ledger.TURN):
+        STATE.live[Live.STEP] = step
+        ledger._after(made())
+    ledger.remove()
+    assert LedgerReader(writer.path, 0, 1)._number(Number.SAMPLES) == taken > 0
+    assert any("Join" in note for note in STATE.notes)

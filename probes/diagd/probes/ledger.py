@@ -16,7 +16,7 @@ from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
 from diagd.probes.compiling import hook_eager
-from diagd.probes.guard import Probe
+from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.state import STATE
 
 # A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
@@ -32,6 +32,7 @@ MANY_OPTIMIZERS = 64
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 
 _hooks: list[Any] = []
+_patches = Patches()
 
 
 class _Row:
@@ -76,7 +77,10 @@ LEDGER = _Ledger()
 
 
 def install(probe: Probe, module: Any) -> None:
-    """torch.optim.optimizer is there."""
+    """torch.optim.optimizer, or what lets ranks have uneven inputs, is there."""
+    if module.__name__.endswith(".join"):
+        _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
+        return
     torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
     _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
@@ -85,8 +89,20 @@ def install(probe: Probe, module: Any) -> None:
 
 def remove() -> None:
     """Take the hooks away."""
+    _patches.undo()
     while _hooks:
         _hooks.pop().remove()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do afterwards."""
+
+
+def _joining(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Ranks may make different numbers of steps from now on: a step's number no longer names the same moment."""
+    if not LEDGER.off:
+        LEDGER.off, LEDGER.writer = True, None
+        STATE.note("tensors are not compared: with Join, ranks make different numbers of steps")
 
 
 def _at_switch(recording: bool) -> None:

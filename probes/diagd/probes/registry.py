@@ -42,7 +42,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("stacks", ()),
     ProbeSpec("server", ()),
     # Behind those that count the steps: its hooks run after theirs.
-    ProbeSpec("ledger", ("torch.optim.optimizer",)),
+    ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
     # Likewise.
     ProbeSpec("inject", ("torch.optim.optimizer", "torch.autograd", "deepspeed.runtime.engine"), drill=True),
 )
