@@ -61,3 +61,28 @@ def test_ranks_that_a_script_starts_itself_are_ranks_and_it_is_not(tmp_path: Pat
     assert 256 in exits(tmp_path).values()
     if method == "fork":
         assert found[0].ending.get("what") != "exception"
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_child_that_was_told_its_rank_and_fails_before_it_joins_is_shown_as_that_rank(
+    tmp_path: Path, method: str
+) -> None:
+    script = SCRIPTS / "fails_early.py"
+    assert "no vocabulary" in run(script, method, "told", folder=tmp_path).stderr
+    (box,) = boxes(tmp_path)
+    assert (box.live["IS_RANK"], box.identity["rank"], box.identity["world_size"]) == (0, 1, 3)
+    assert (box.ending["what"], box.ending["message"]) == ("exception", "no vocabulary")
+    assert box.ending["frames"][0][2] == line_of(script, "fails")
+
+
+@pytest.mark.parametrize("how", ["worker", "untold"])
+def test_a_failing_child_that_no_script_made_a_rank_is_none(tmp_path: Path, how: str) -> None:
+    assert "no vocabulary" in run(SCRIPTS / "fails_early.py", "fork", how, folder=tmp_path).stderr
+    assert boxes(tmp_path) == []
+
+
+def test_a_failing_child_of_a_process_that_has_a_rank_is_not_taken_for_it(tmp_path: Path) -> None:
+    run(SCRIPTS / "fails_early.py", "fork", "told", folder=tmp_path, RANK="0", WORLD_SIZE="2")
+    (box,) = boxes(tmp_path)
+    assert box.identity["rank"] == 0
+    assert box.ending["what"] == "shutdown"

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from diagd.probes import sites
+from diagd.probes import rank, sites
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
 from diagd.probes.guard import Patches, Probe, around, disguised, wrapper
@@ -73,6 +73,7 @@ def _ignore(*_: Any) -> None:
 def _raised(token: Any, error: BaseException) -> None:
     if isinstance(error, SystemExit):
         return  # noted where it was raised, if it was by exit
+    rank.consider_failing_child()
     note_exception(type(error), error, error.__traceback__)
 
 

@@ -30,6 +30,12 @@ def consider_candidate() -> None:
         _open()
 
 
+def consider_failing_child() -> None:
+    """A process that the script has started and told its RANK fails before it joins: its end explains others' waits."""
+    if "RANK" in os.environ and STATE.box is None and _is_child() and _is_rank_by_script() and not _belongs_to_rank():
+        _open()
+
+
 def become_rank() -> bool:
     """init_process_group is being entered: from now on this is a rank. False where there can be no box."""
     _open()
@@ -146,6 +152,18 @@ def _is_launcher() -> bool:
 def _is_child() -> bool:
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
+
+
+def _is_rank_by_script() -> bool:
+    """Not a worker (these are daemons), nor the child of a process that a launcher made a rank, whose RANK it has."""
+    if "torch.distributed" not in sys.modules or sys.modules["multiprocessing.process"].current_process().daemon:
+        return False
+    try:
+        return not any(
+            word.startswith(b"RANK=") for word in Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+        )
+    except OSError:
+        return False
 
 
 def _belongs_to_rank() -> bool:
