@@ -12,7 +12,9 @@ from diagd.probes.state import STATE
 _MAX_KNOWN = 8192  # code made on the fly in each step must not fill the memory
 _MAX_FRAMES = 200
 _HIDDEN = HIDDEN[:-1]  # all names of files that begin so are ours
-_NOT_USER = (_HIDDEN, "<frozen", "<eval_with_key>", "<__array_function__")
+# In a child that multiprocessing has started, the text after -c is multiprocessing's own.
+_SPAWNED = ("<string>",) if "--multiprocessing-fork" in sys.orig_argv else ()
+_NOT_USER = (_HIDDEN, "<frozen", "<eval_with_key>", "<__array_function__", *_SPAWNED)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 # By code object and instruction, which is cheaper than by file and line: a frame's line is looked up in a table.
