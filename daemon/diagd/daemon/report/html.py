@@ -10,6 +10,7 @@ import jinja2
 
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
+from diagd.daemon.report.plots import figure
 from diagd.daemon.report.text import OTHER_OPERATIONS
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -40,6 +41,7 @@ def page(report: Mapping[str, Any]) -> str:
         title=f"diagd: {report['job']['id']}",
         headline=_headline(report),
         culprits={rank for incident in open_ones for rank in incident["ranks"]},
+        plots=[drawn for plot in report.get("plots") or [] if (drawn := figure(plot)) is not None],
         other_operations=OTHER_OPERATIONS,
         drill=drill_text(report.get("notes") or []),
         unwatched=unwatched(report.get("notes") or []),
