@@ -4,6 +4,7 @@ import pytest
 from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.position import waits_of
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.state.model import Ending, Frame
 
@@ -109,6 +110,15 @@ def test_an_exception_out_of_backward_is_a_consequence() -> None:
     stuck.raises(0, "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", frame, TRAIN)
     found = stuck.passes(1).finds()
     assert (found.kind, found.ranks) == ("hang.rank_blocked", (2,))
+
+
+def test_a_dead_rank_stands_at_its_newest_unfinished_operation_where_an_older_one_was_only_not_marked() -> None:
+    stuck = job(3, hang_after_s=10, groups={"tp": (0, 1)}).recorded(0, "ALLGATHER", 3, "tp", retired=False).passes(1)
+    stuck.recorded(0, "ALLREDUCE", 29).passes(1).waits_in_backward(0, seq=30).waits_in_backward(1, seq=30).outside(2)
+    frame = Frame("_engine_run_backward", f"{TORCH}/autograd/graph.py", 824, user=False)
+    stuck.passes(11).raises(0, "RuntimeError", "[gloo/transport/tcp/pair.cc:534] Connection closed by peer", frame)
+    stuck.passes(1)
+    assert [(wait.op.group, wait.op.seq) for wait in waits_of(stuck.state, 0)] == [("0", 30)]
 
 
 def test_a_rank_that_hangs_on_its_way_out_of_a_failed_wait_does_not_hide_the_cause() -> None:

@@ -241,7 +241,9 @@ def _raised_in_backend(detail: Detail) -> bool:
 
 def _last_pending(detail: Detail) -> Operation | None:
     if pending := unfinished_tail(detail):
-        return pending[0]
+        # One that was issued before others that have finished was, more likely than not, only not marked.
+        done_s = max((op.entered_s for op in detail.recorder if op.retired), default=0.0)
+        return next((op for op in pending if op.entered_s >= done_s), pending[0])
     group = max(detail.groups, key=lambda g: g.enqueued, default=None)
     if group is None:
         return None
