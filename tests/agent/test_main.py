@@ -19,6 +19,7 @@ from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.state.model import Detail, Facts, Operation, Stack, Status
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, DumpCommand, EndRankCommand, LookCommand
 
@@ -32,8 +33,9 @@ class FakeUplink:
     connections: int = 1
 
     def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
-    ) -> None:
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
+        signals: Sequence[SignalNews] = (),
+    ) -> None:  # fmt: skip
         self.sent.append((list(facts), list(details)))
 
     def answer(self, result: CommandResult) -> None:

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Location, Sev
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Frame, Status
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command
 
@@ -131,6 +132,9 @@ class FakeObserver:
         self.looks = 0
 
     def ledgers(self, anew: bool) -> list[LedgerNews]:
+        return []
+
+    def signals(self, anew: bool) -> list[SignalNews]:
         return []
 
     def undisturbed(self) -> AbstractContextManager[None]:

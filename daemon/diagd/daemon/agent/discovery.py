@@ -116,7 +116,8 @@ class BoxFolder:
 
     def remove(self, box: Box) -> None:
         """Delete a dead box and what belongs to it, after it was reported."""
-        for name in (box.path.name, f"{box.path.stem}.ledger", f"{box.pid}.fr.sock", f"{box.pid}.stacks"):
+        beside = (f"{box.path.stem}.ledger", f"{box.path.stem}.signals", f"{box.pid}.fr.sock", f"{box.pid}.stacks")
+        for name in (box.path.name, *beside):
             with contextlib.suppress(OSError):
                 (box.path.parent / name).unlink()
 

@@ -19,6 +19,7 @@ from diagd.daemon.agent.stream import Identity
 from diagd.daemon.agent.watchfulness import Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
 
@@ -51,6 +52,9 @@ class Looks(Protocol):
     def ledgers(self, anew: bool) -> list[LedgerNews]:
         """What is new in the ranks' ledgers of tensors; `anew`: whoever was told before is gone."""
 
+    def signals(self, anew: bool) -> list[SignalNews]:
+        """Likewise of their scalars."""
+
 
 class Uplink(Protocol):
     """Where what was seen goes; none of its methods blocks."""
@@ -60,8 +64,9 @@ class Uplink(Protocol):
         """How often it has found an aggregator, which then may be another one."""
 
     def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
-    ) -> None:
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
+        signals: Sequence[SignalNews] = (),
+    ) -> None:  # fmt: skip
         """One look."""
 
     def answer(self, result: CommandResult) -> None:
@@ -156,7 +161,7 @@ class AgentLoop:
         self._debuggers.update((d.rank, d.debugger) for d in details)
         # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
         told = [f for f in facts if f.rank not in self._candidates]
-        self._uplink.send(told, details, now_s, self._observer.ledgers(anew))
+        self._uplink.send(told, details, now_s, self._observer.ledgers(anew), self._observer.signals(anew))
 
     @property
     def unsettled(self) -> bool:

@@ -12,9 +12,11 @@ from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
 from diagd.daemon.agent.ledgers import LedgerShelf
 from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.signals import SignalShelf
 from diagd.daemon.agent.snapshot import RankWatch
 from diagd.daemon.agent.usage import GONE
 from diagd.daemon.state.model import Detail, Facts, Stack
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.probes.box.layout import Live
 
@@ -46,6 +48,7 @@ class Observer:
         self._launcher = LauncherWitness(run_dir)
         self._watches: dict[int, RankWatch] = {}  # by rank
         self._shelf = LedgerShelf()
+        self._scalars = SignalShelf()
         self._watched: set[tuple[int, int]] = set()  # (pid, start): all with a box, and data workers
         self._children_at_s = -1e9
         self._pool = ThreadPoolExecutor(workers, "diagd-look")
@@ -92,8 +95,14 @@ class Observer:
 
     def ledgers(self, anew: bool = False) -> list[LedgerNews]:
         """What is new in the ranks' ledgers of tensors; `anew`: describe all again to someone new."""
-        boxes = ((watch.box.rank, watch.pid, watch.box.path) for watch in self._watches.values())
-        return self._shelf.news(boxes, anew)
+        return self._shelf.news(self._boxes(), anew)
+
+    def signals(self, anew: bool = False) -> list[SignalNews]:
+        """Likewise of their scalars."""
+        return self._scalars.news(self._boxes(), anew)
+
+    def _boxes(self) -> list[tuple[int, int, Path]]:
+        return [(watch.box.rank, watch.pid, watch.box.path) for watch in self._watches.values()]
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:

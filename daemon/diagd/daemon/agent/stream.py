@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import grpc
 
-from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message
+from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message, signals_message
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1 import agent_pb2
 from diagd.proto.v1.agent_pb2 import ConnectRequest, ConnectResponse, Goodbye, Hello, Window
@@ -179,8 +180,9 @@ class Stream:
         return self._buffer.dropped
 
     def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
-    ) -> None:
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
+        signals: Sequence[SignalNews] = (),
+    ) -> None:  # fmt: skip
         """Send a look; never blocks."""
         shift_s = self._shift_s
         window = Window(
@@ -188,6 +190,7 @@ class Stream:
             facts=facts_columns(facts, shift_s),
             details=[detail_message(d, shift_s) for d in details],
             ledgers=[ledger_message(news) for news in ledgers],
+            signals=[signals_message(news) for news in signals],
         )
         with self._changed:
             self._buffer.add(window)

@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from diagd.daemon.state.apply import BYTE_COLUMNS, DTYPES, FACTS_SCHEMA, PAIR_MESSAGES, SAMPLE_DTYPES, forms
+from diagd.daemon.state.apply import (
+    BYTE_COLUMNS,
+    DTYPES,
+    FACTS_SCHEMA,
+    PAIR_MESSAGES,
+    SAMPLE_DTYPES,
+    SIGNAL_DTYPES,
+    forms,
+)
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.proto.v1 import agent_pb2, rank_pb2
 
@@ -72,6 +81,19 @@ def ledger_message(news: LedgerNews) -> agent_pb2.Ledger:
         tensors=[_tensor_message(info) for info in news.tensors],
         left_out=news.left_out,
         **{name: np.array(getattr(news, name), dtype=kind).tobytes() for name, kind in SAMPLE_DTYPES.items()},
+    )
+
+
+def signals_message(news: SignalNews) -> agent_pb2.Signals:
+    """The message for what is new in one rank's signals."""
+    return agent_pb2.Signals(
+        rank=news.rank,
+        pid=news.pid,
+        first_string=news.first_string,
+        strings=[str(_text(text)) for text in news.strings],
+        facts=[agent_pb2.SignalFact(name=name, step=step, text=text) for name, step, text in news.facts],
+        left_out=news.left_out,
+        **{name: np.array(getattr(news, name), dtype=kind).tobytes() for name, kind in SIGNAL_DTYPES.items()},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.incidents.incident import Incident, incident_from_json
-from diagd.daemon.state.apply import BadMessage, apply_window, ledger_values, window_values
+from diagd.daemon.state.apply import BadMessage, apply_window, ledger_values, signal_values, window_values
 from diagd.daemon.state.job import JobState
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, LookCommand
 from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordEntry
@@ -264,7 +264,7 @@ class JobLoop:
         if which == "window":
             window = request.window
             facts, details = window_values(window)
-            ledgers = ledger_values(window)
+            ledgers, signals = ledger_values(window), signal_values(window)
             self.counters.windows += 1
             self.counters.dropped_by_agents[node] = window.dropped_windows
             for rank in {*(f.rank for f in facts), *(d.rank for d in details)}:
@@ -274,6 +274,7 @@ class JobLoop:
                     self.extra.setdefault(fact.rank, {}).update(fact.extra)
             apply_window(self.state, facts, details, window.time_s)
             self.state.tensors.apply(ledgers, self.state.world_size)
+            self.state.signals.apply(signals)
         elif which == "hello":
             hello = request.hello
             self.state.command = self.state.command or tuple(hello.command)

@@ -15,6 +15,7 @@ import numpy as np
 from diagd.daemon.state import model
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.proto.v1 import agent_pb2, rank_pb2
 
@@ -40,6 +41,11 @@ SAMPLE_DTYPES: dict[str, np.dtype[Any]] = {
     "rows": np.dtype("<u4"),
     "steps": np.dtype("<i8"),
     "digests": np.dtype("<i8"),
+}
+SIGNAL_DTYPES: dict[str, np.dtype[Any]] = {
+    "names": np.dtype("<u4"),
+    "steps": np.dtype("<i8"),
+    "values": np.dtype("<f8"),
 }
 # Arrays are as long as the highest rank: a number above this is a mistake, and would cost memory.
 MAX_RANKS = 1 << 17
@@ -216,10 +222,32 @@ def _tensor_info(message: agent_pb2.LedgerTensor) -> TensorInfo:
     return TensorInfo(**{**values, "shape": tuple(message.shape), "peers": tuple(message.peers)})
 
 
-def _packed(data: bytes, kind: np.dtype[Any]) -> list[int]:
+def signal_values(window: agent_pb2.Window) -> list[SignalNews]:
+    """What a window says of the ranks' scalars.
+
+    Raises:
+        BadMessage: The columns do not fit together, or the rank's number cannot be one.
+    """
+    return [_signal_news(message) for message in window.signals]
+
+
+def _signal_news(message: agent_pb2.Signals) -> SignalNews:
+    samples = {name: _packed(getattr(message, name), kind) for name, kind in SIGNAL_DTYPES.items()}
+    if len({len(values) for values in samples.values()}) != 1:
+        raise BadMessage(f"the samples of rank {message.rank}'s signals are cut off")
+    if not 0 <= message.rank < MAX_RANKS:
+        raise BadMessage(f"rank {message.rank} is outside 0..{MAX_RANKS - 1}")
+    return SignalNews(
+        message.rank, message.pid, message.first_string, tuple(message.strings),
+        samples["names"], samples["steps"], samples["values"],
+        tuple((fact.name, fact.step, fact.text) for fact in message.facts), message.left_out,
+    )  # fmt: skip
+
+
+def _packed(data: bytes, kind: np.dtype[Any]) -> list[Any]:
     if len(data) % kind.itemsize:
         raise BadMessage(f"{len(data)} bytes are no column of {kind.itemsize} bytes each")
-    values: list[int] = np.frombuffer(data, dtype=kind).tolist()
+    values: list[Any] = np.frombuffer(data, dtype=kind).tolist()
     return values
 
 

@@ -9,6 +9,7 @@ from diagd.daemon.state.columns import NEVER, Columns, empty_columns
 from diagd.daemon.state.ledger import TensorLedger
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.pace import Pace
+from diagd.daemon.state.signals import SignalBook
 
 OTHERS = -1  # no rank: in `not_known`, members of a group that no dump names
 # Below these a process that only waits still moves: timers, the allocator, a monitor thread.
@@ -50,6 +51,7 @@ class JobState:
     read_s: dict[int, float] = field(default_factory=dict)  # when each rank's detail was read
     paces: dict[int, Pace] = field(default_factory=dict)
     tensors: TensorLedger = field(default_factory=TensorLedger)
+    signals: SignalBook = field(default_factory=SignalBook)
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
     # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
     from_dumps: bool = False

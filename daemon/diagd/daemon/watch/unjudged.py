@@ -8,6 +8,7 @@ from diagd.daemon.agent.loop import Uplink
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1.agent_pb2 import CommandResult
 
@@ -26,10 +27,11 @@ class Seen:
         return self._uplink.connections
 
     def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
-    ) -> None:
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
+        signals: Sequence[SignalNews] = (),
+    ) -> None:  # fmt: skip
         """One look."""
-        self._uplink.send(facts, details, now_s, ledgers)
+        self._uplink.send(facts, details, now_s, ledgers, signals)
         with self._lock:
             self._state.apply(facts, details, now_s)
 

@@ -11,11 +11,12 @@ import grpc
 
 from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.stream import CHANNEL_OPTIONS, Identity, Stream
-from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message
+from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message, signals_message
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop, stored_form
 from diagd.daemon.incidents.incident import Incident, incident_from_json
 from diagd.daemon.state.model import Detail, Facts
+from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.daemon.store.store import Store, StoreError
 from diagd.daemon.watch.unjudged import Seen
@@ -86,14 +87,17 @@ class LocalUplink:
             self.agent.command(command)
 
     def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = ()
-    ) -> None:
+        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
+        signals: Sequence[SignalNews] = (),
+    ) -> None:  # fmt: skip
         """Hand a look to the aggregator."""
         columns, messages = facts_columns(facts), [detail_message(d) for d in details]
-        tensors = [ledger_message(news) for news in ledgers]
+        tensors, scalars = [ledger_message(news) for news in ledgers], [signals_message(news) for news in signals]
         with self._hub.lock:
             self._seq += 1
-            window = Window(seq=self._seq, time_s=now_s, facts=columns, details=messages, ledgers=tensors)
+            window = Window(
+                seq=self._seq, time_s=now_s, facts=columns, details=messages, ledgers=tensors, signals=scalars
+            )
             self._put(ConnectRequest(window=window))
 
     def answer(self, result: CommandResult) -> None:

@@ -53,20 +53,54 @@ class Hello(_message.Message):
     def __init__(self, agent_version: _Optional[str] = ..., protocol: _Optional[int] = ..., node: _Optional[str] = ..., boot_id: _Optional[str] = ..., session: _Optional[str] = ..., job_id: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., started_s: _Optional[float] = ..., hang_after_s: _Optional[float] = ..., resume_seq: _Optional[int] = ..., time_s: _Optional[float] = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("seq", "time_s", "facts", "details", "dropped_windows", "ledgers")
+    __slots__ = ("seq", "time_s", "facts", "details", "dropped_windows", "ledgers", "signals")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     TIME_S_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_WINDOWS_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
     seq: int
     time_s: float
     facts: FactColumns
     details: _containers.RepeatedCompositeFieldContainer[_rank_pb2.Detail]
     dropped_windows: int
     ledgers: _containers.RepeatedCompositeFieldContainer[Ledger]
-    def __init__(self, seq: _Optional[int] = ..., time_s: _Optional[float] = ..., facts: _Optional[_Union[FactColumns, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_rank_pb2.Detail, _Mapping]]] = ..., dropped_windows: _Optional[int] = ..., ledgers: _Optional[_Iterable[_Union[Ledger, _Mapping]]] = ...) -> None: ...
+    signals: _containers.RepeatedCompositeFieldContainer[Signals]
+    def __init__(self, seq: _Optional[int] = ..., time_s: _Optional[float] = ..., facts: _Optional[_Union[FactColumns, _Mapping]] = ..., details: _Optional[_Iterable[_Union[_rank_pb2.Detail, _Mapping]]] = ..., dropped_windows: _Optional[int] = ..., ledgers: _Optional[_Iterable[_Union[Ledger, _Mapping]]] = ..., signals: _Optional[_Iterable[_Union[Signals, _Mapping]]] = ...) -> None: ...
+
+class Signals(_message.Message):
+    __slots__ = ("rank", "pid", "first_string", "strings", "names", "steps", "values", "facts", "left_out")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STRING_FIELD_NUMBER: _ClassVar[int]
+    STRINGS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    pid: int
+    first_string: int
+    strings: _containers.RepeatedScalarFieldContainer[str]
+    names: bytes
+    steps: bytes
+    values: bytes
+    facts: _containers.RepeatedCompositeFieldContainer[SignalFact]
+    left_out: int
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_string: _Optional[int] = ..., strings: _Optional[_Iterable[str]] = ..., names: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., values: _Optional[bytes] = ..., facts: _Optional[_Iterable[_Union[SignalFact, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class SignalFact(_message.Message):
+    __slots__ = ("name", "step", "text")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    name: int
+    step: int
+    text: int
+    def __init__(self, name: _Optional[int] = ..., step: _Optional[int] = ..., text: _Optional[int] = ...) -> None: ...
 
 class Ledger(_message.Message):
     __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out")
