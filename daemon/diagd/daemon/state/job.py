@@ -1,6 +1,6 @@
 """One job's state: facts and details in, arrays over ranks out. No clock, no I/O; time is an argument."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,6 +53,7 @@ class JobState:
     tensors: TensorLedger = field(default_factory=TensorLedger)
     signals: SignalBook = field(default_factory=SignalBook)
     candidates: dict[int, Detail] = field(default_factory=dict)  # RANK is set, init_process_group never entered
+    metric_names: Mapping[str, str] = field(default_factory=dict)  # the user's own: as logged -> canonical
     # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
     from_dumps: bool = False
     # (group, rank) -> why it is not known what the rank has entered there; group "" for all. Only with dumps.
