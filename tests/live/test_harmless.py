@@ -53,7 +53,7 @@ if in_rank():
 OVER_BUDGET = """
 if in_rank():
     import diagd.probes.cost as cost
-    cost.BUDGET, cost._WINDOW_NS, cost._MIN_STEPS = 0.0, 0, 5
+    cost.SHARE, cost._WINDOW_NS, cost._MIN_STEPS = 0.0, 0, 5
 """
 FULL = """
 if in_rank():

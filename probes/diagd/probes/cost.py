@@ -3,10 +3,11 @@
 import os
 
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.state import STATE
 
 MASK = 15  # one in 16 operations is timed, and counted sixteenfold
-BUDGET = 0.01  # of the time
+SHARE = 0.01  # of the time
 _WINDOW_NS = 20_000_000_000  # long enough that a start's warm-up is not taken for the running cost
 _MIN_STEPS = 50
 _OVERHEAD = int(Live.OVERHEAD_NS)
@@ -25,6 +26,7 @@ def forget() -> None:
     """A new box begins anew."""
     _Window.began_ns = _Window.step = _Window.overhead_ns = 0
     _bench.clear()
+    BUDGET.forget()
 
 
 class Sampled:
@@ -48,6 +50,7 @@ class Sampled:
 
 def step_completed(step: int, now: int) -> None:
     """A training step is over: look at the budget, and at the benchmark's switch."""
+    BUDGET.feed(now)
     if STATE.settings.bench_steps:
         _bench_step(step, now, STATE.settings.bench_steps)
     elif now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
@@ -57,7 +60,7 @@ def step_completed(step: int, now: int) -> None:
 def _judge(step: int, now: int) -> None:
     spent = STATE.live[_OVERHEAD] - _Window.overhead_ns
     took = now - _Window.began_ns
-    if _Window.began_ns and spent > BUDGET * took and STATE.detail:
+    if _Window.began_ns and spent > SHARE * took and STATE.detail:
         STATE.detail -= 1
         left_out = "shapes and types of operations" if STATE.detail == 1 else "call sites of operations"
         STATE.note(f"left out to stay within the budget ({100 * spent / took:.1f} % of the time): {left_out}")

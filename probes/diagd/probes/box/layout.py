@@ -52,6 +52,7 @@ class Live(IntEnum):
     OWN_THREAD = 22  # native id of diagd's thread: a signal sent to it disturbs no call of the job's
     BACKWARD_SITE = 21  # string: where the last backward pass was called
     GARBAGE_NS = 23  # in Python's garbage collector so far
+    SAMPLES_LEFT_OUT = 24  # how often a sample was not taken for the budget's sake
     STALE_CAST_STEP = 28  # the step whose forward pass was first seen to use old casts of weights; 0 none so far
     STALE_CAST_SITE = 29  # string: where the autocast region that keeps them was entered
     PHASE_TOTALS = 32  # ns in each phase so far, without the one that lasts: a slot for each, as numbered by Phase

@@ -1,0 +1,101 @@
+"""The budget of what is sampled: fed by steps, never above what it keeps, honest about what it refuses."""
+
+import pytest
+
+from diagd.probes import budget
+from diagd.probes.box.layout import Live
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.budget import Budget
+from diagd.probes.state import STATE
+
+MS = 1_000_000
+
+
+def trained(steps: int, step_ms: float, part: Budget | None = None, from_ns: int = 0) -> Budget:
+    """A budget after so many steps; one that has spent what it began with, unless another is given."""
+    if part is None:
+        part = Budget()
+        part.spent(budget.START_NS)
+    for number in range(steps + 1):
+        part.feed(from_ns + int((1 + number) * step_ms * MS))
+    return part
+
+
+def affordable(part: Budget, most_ns: int) -> int:
+    """The longest work that is allowed, to a hundredth of it."""
+    return max((ns for ns in range(most_ns // 100, most_ns + 1, most_ns // 100) if part.affords(ns)), default=0)
+
+
+def test_a_start_can_afford_the_first_samples(recording: BoxWriter) -> None:
+    part = Budget()
+    assert part.affords(budget.START_NS)
+    part.spent(budget.START_NS)
+    assert not part.affords(1)
+
+
+def test_steps_feed_their_part(recording: BoxWriter) -> None:
+    part = trained(steps=20, step_ms=25)  # of 500 ms 0.4 %
+    assert affordable(part, 4 * MS) == pytest.approx(2 * MS, abs=0.05 * MS)
+
+
+def test_all_work_together_stays_within_the_part(recording: BoxWriter) -> None:
+    part, done = trained(0, 25), 0
+    for step in range(1, 2001):
+        part.feed((1 + step) * 25 * MS)
+        for ns in (3 * MS, MS // 2):
+            if part.affords(ns):
+                part.spent(ns)
+                done += ns
+    assert 0.8 * budget.PART <= done / (2000 * 25 * MS) <= budget.PART
+
+
+def test_no_burst_is_longer_than_half_a_step_however_long_nothing_was_sampled(recording: BoxWriter) -> None:
+    part = trained(steps=10_000, step_ms=50)
+    assert affordable(part, 100 * MS) == pytest.approx(20 * MS, abs=1 * MS)
+
+
+def test_a_pause_between_steps_is_not_saved_up(recording: BoxWriter) -> None:
+    part = trained(steps=200, step_ms=50)
+    part.feed(3600 * 1000 * MS)
+    assert affordable(part, 100 * MS) <= 25 * MS
+
+
+def test_short_steps_can_pay_for_something_in_the_end(recording: BoxWriter) -> None:
+    part = trained(steps=2000, step_ms=1)
+    assert affordable(part, 10 * MS) == budget.LEAST_NS
+
+
+def test_a_first_time_that_took_long_does_not_end_all_sampling(recording: BoxWriter) -> None:
+    part = trained(steps=100, step_ms=50)
+    part.spent(60_000 * MS)
+    assert not part.affords(0)
+    trained(steps=210, step_ms=50, part=part, from_ns=100 * 50 * MS)
+    assert part.affords(15 * MS)
+
+
+def test_what_was_spent_counts_as_overhead_and_what_was_refused_is_counted(recording: BoxWriter) -> None:
+    part = Budget()
+    part.spent(budget.START_NS)
+    assert recording.live[Live.OVERHEAD_NS] == budget.START_NS
+    for _ in range(3):
+        assert not part.affords(MS)
+    assert recording.live[Live.SAMPLES_LEFT_OUT] == 3
+    assert STATE.notes == []
+
+
+def test_work_that_can_never_be_afforded_is_said_once(recording: BoxWriter) -> None:
+    part = trained(steps=50, step_ms=10)
+    for _ in range(2):
+        assert not part.affords(50 * MS)
+    assert [note.partition(":")[0] for note in STATE.notes] == ["left out to stay within the budget"]
+
+
+def test_where_nothing_is_recorded_nothing_is_sampled_fed_or_counted(recording: BoxWriter) -> None:
+    part = trained(steps=0, step_ms=25)
+    STATE.recording = False
+    for step in range(2, 100):
+        part.feed(step * 25 * MS)
+    assert not part.affords(0)
+    assert recording.live[Live.SAMPLES_LEFT_OUT] == 0
+    STATE.recording = True
+    assert not part.affords(1)
