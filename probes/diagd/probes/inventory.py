@@ -71,7 +71,19 @@ def local(tensor: Any) -> Any:
     return tensor if tensor.numel() and tensor.untyped_storage().size() else None
 
 
+class Survey(NamedTuple):
+    """What there is: the models' tensors, and parameters that optimizers own though no module holds them."""
+
+    found: list[Found]
+    strangers: list[Any]
+
+
 def take(stepping: Any = None) -> list[Found]:
+    """The tensors of `survey` alone."""
+    return survey(stepping).found
+
+
+def survey(stepping: Any = None) -> Survey:
     """All tensors of all models, each once; the names are those that every rank with such a model gives it.
 
     Args:
@@ -85,7 +97,9 @@ def take(stepping: Any = None) -> list[Found]:
     models = [list(_walk(module, "", BARE, seen)) for module in modules if id(module) not in inner]
     titles = [_title(module) for module in modules if id(module) not in inner]
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
-    return [found for title, places in titled for found in _of_model(title, places, owned)]
+    found = [found for title, places in titled for found in _of_model(title, places, owned)]
+    kept = {id(place.tensor) for places in models for place in places}
+    return Survey(found, [one for optimizer in optimizers for one in _parameters(optimizer) if id(one) not in kept])
 
 
 def _objects() -> tuple[list[Any], list[Any]]:
@@ -104,8 +118,12 @@ def _objects() -> tuple[list[Any], list[Any]]:
 
 
 def _owned(optimizer: Any) -> set[int]:
-    groups = optimizer.__dict__.get("param_groups") or ()
-    return {id(parameter) for group in groups for parameter in group["params"]}
+    return {id(parameter) for parameter in _parameters(optimizer)}
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    for group in optimizer.__dict__.get("param_groups") or ():
+        yield from group["params"]
 
 
 def _children(module: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The ledger: what each tensor of the models is and, at steps that its name alone decides, a digest of what it holds.
 
 Every rank takes the same tensor after the same step, so that the digests can be compared without any rank's asking
-another. All are taken before the first step and after the first few; after that each once in a turn of steps.
+another. All are taken before the first step and after the first few; after that each once in a turn of steps. A rank
+without others writes down what its tensors are, and takes no digests.
 """
 
 import sys
@@ -17,6 +18,7 @@ from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
 from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.named import NAMED
 from diagd.probes.state import STATE
 
 # A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
@@ -56,7 +58,8 @@ class _Ledger:
     """This process's."""
 
     def __init__(self) -> None:
-        self.off = False  # there is nobody to compare with, or no room
+        self.off = False  # what is there cannot be compared, or there is no room
+        self.alone = False  # there is nobody to compare with
         self.writer: LedgerWriter | None = None
         self.step = -1  # the last one that was looked at
         self.early_until = layout.EARLY_STEPS
@@ -157,12 +160,13 @@ def _due(step: int) -> list[_Row]:
 def _open() -> bool:
     distributed = sys.modules.get("torch.distributed")
     box = STATE.box
-    alone = distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2
-    if alone or box is None or STATE.backward_depth:  # inside a backward pass ranks are not at the same point
+    LEDGER.alone = distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2
+    if box is None or STATE.backward_depth:  # inside a backward pass ranks are not at the same point
         LEDGER.off = True
         return False
     try:
-        digest.load()
+        if not LEDGER.alone:
+            digest.load()
         LEDGER.writer = LedgerWriter(box.path.with_suffix(layout.SUFFIX))
     except (OSError, ImportError) as error:
         LEDGER.off = True
@@ -181,7 +185,9 @@ def _remember(optimizer: Any) -> None:
 def _look(optimizer: Any) -> None:
     """Find the tensors that are there, and write down those that are new."""
     LEDGER.owners.clear()
-    for found in inventory.take(optimizer):
+    survey = inventory.survey(optimizer)
+    NAMED.take(survey)
+    for found in survey.found:
         tensor = found.tensor()
         if tensor is not None:
             _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
@@ -239,7 +245,7 @@ def _enlist(row: _Row, kind: layout.Kind, flags: int, tensor: Any) -> None:
 def _take(rows: list[_Row], step: int) -> None:
     """Begin to digest these, and write down those that are there at once."""
     torch = sys.modules["torch"]
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    if LEDGER.alone or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
         return
     held = [(row, tensor) for row in rows if (tensor := row.tensor()) is not None]
     if held:

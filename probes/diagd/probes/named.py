@@ -1,0 +1,62 @@
+"""The parameters of this process by the ledger's names, for the probes that speak of single ones."""
+
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from diagd.probes import inventory
+from diagd.probes.box.ledger import Flag, Kind
+
+
+class Parameter(NamedTuple):
+    """One of them, by where it is held: the object itself may be replaced in the course of training."""
+
+    name: str
+    model: int  # number of its model
+    trained: bool  # some optimizer owned parameters of its model when it was found
+    module: "weakref.ref[Any]"
+    leaf: str
+
+    def tensor(self) -> Any:
+        """The parameter as the module has it now; None where it is gone."""
+        module = self.module()
+        return module.__dict__["_parameters"].get(self.leaf) if module is not None else None
+
+
+class Named:
+    """What the last look at the models has found, in the order in which their modules were registered."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Parameter] = []
+        self.strangers: list[weakref.ref[Any]] = []  # in an optimizer, and in no module
+        self.looks = 0
+        self._names: dict[int, str] = {}
+
+    def take(self, survey: inventory.Survey) -> None:
+        """Replace what was known."""
+        models: dict[str, int] = {}
+        self.parameters.clear()
+        self._names.clear()
+        self.looks += 1
+        self.strangers = [weakref.ref(tensor) for tensor in survey.strangers]
+        for found in survey.found:
+            if found.kind == Kind.PARAMETER and not found.flags & Flag.COPY:
+                model = models.setdefault(found.name.partition(".")[0], len(models))
+                trained = bool(found.flags & Flag.TRAINED_MODEL)
+                self.parameters.append(Parameter(found.name, model, trained, weakref.ref(found.module), found.leaf))
+
+    def name(self, tensor: Any) -> str | None:
+        """The name of a parameter of some model; None where it is in none, or its model is not told apart."""
+        if len(self._names) != len(self.parameters):
+            self._names = {id(held): one.name for one, held in self.held()}
+        return self._names.get(id(tensor))
+
+    def held(self) -> Iterator[tuple[Parameter, Any]]:
+        """Those that are still there, with what they hold."""
+        for one in self.parameters:
+            tensor = one.tensor()
+            if tensor is not None:
+                yield one, tensor
+
+
+NAMED = Named()
