@@ -139,11 +139,11 @@ def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_a
 def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
 
-    def look(stepping: Any) -> list[inventory.Found]:
+    def look(stepping: Any) -> inventory.Survey:
         looks.append(STATE.live[Live.STEP])
-        return []
+        return inventory.Survey([], [])
 
-    monkeypatch.setattr(inventory, "take", look)
+    monkeypatch.setattr(inventory, "survey", look)
     for step in range(1000):
         STATE.live[Live.STEP] = step
         ledger._before(made())
