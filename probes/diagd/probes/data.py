@@ -1,8 +1,8 @@
-"""Waiting for data: the time inside a DataLoader iterator's __next__."""
+"""Waiting for data: the time inside a DataLoader iterator's __next__, and what it gave."""
 
 from typing import Any
 
-from diagd.probes import phases
+from diagd.probes import batches, phases
 from diagd.probes.box.layout import Phase
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.state import STATE
@@ -22,11 +22,12 @@ def remove() -> None:
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     phases.enter(Phase.DATA)
-    return True
+    return args[0]
 
 
 def _after(token: Any, result: Any) -> None:
     phases.enter(Phase.EVAL if STATE.evaluating else Phase.FORWARD)
+    batches.fetched(token, result)
 
 
 def _failed(token: Any, error: BaseException) -> None:

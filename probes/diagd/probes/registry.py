@@ -19,6 +19,17 @@ class ProbeSpec:
 
 
 C10D = "torch.distributed.distributed_c10d"
+CONNECTOR = "trainer.connectors.logger_connector.logger_connector"  # of Lightning, under each of its names
+LOGGERS = (
+    "torch.utils.tensorboard.writer",
+    "tensorboardX.writer",
+    "wandb.sdk.wandb_run",
+    "mlflow.tracking.client",
+    f"lightning.pytorch.{CONNECTOR}",
+    f"pytorch_lightning.{CONNECTOR}",
+    "transformers.trainer",
+    "accelerate.accelerator",
+)
 
 PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("witness", ("subprocess", "multiprocessing.popen_fork", "multiprocessing.popen_forkserver"), always=True),
@@ -40,9 +51,23 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("garbage", ()),
     ProbeSpec("heartbeat", ()),
     ProbeSpec("stacks", ()),
+    ProbeSpec("output", ()),
+    ProbeSpec("loggers", LOGGERS),
     ProbeSpec("server", ()),
     # Behind those that count the steps: its hooks run after theirs.
     ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
+    ProbeSpec("randomness", ("torch.optim.optimizer",)),
+    ProbeSpec(
+        "inputs",
+        (
+            "torch.nn.parallel.distributed",
+            "torch.distributed.fsdp.fully_sharded_data_parallel",
+            "torch.distributed.fsdp._fully_shard._fsdp_state",
+            "deepspeed.runtime.engine",
+            "torch.optim.optimizer",
+        ),
+    ),
+    ProbeSpec("memory", ("torch.optim.optimizer", "torch.utils.data.dataloader"), always=True),
     # Likewise.
     ProbeSpec("inject", ("torch.optim.optimizer", "torch.autograd", "deepspeed.runtime.engine"), drill=True),
 )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import (
     circle,
+    data,
     divergence,
     elsewhere,
     ended,
@@ -136,6 +137,9 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     slow.slow,
     precision.stale_casts,
     divergence.divergence,
+    data.same_data,
+    data.same_workers,
+    data.same_order,
 )
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)

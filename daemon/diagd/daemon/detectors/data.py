@@ -1,0 +1,211 @@
+"""Ranks, or the workers of one, that see the same samples or the same random numbers where they should not."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.replicas import Replicas, SideBySide, alike, equal, replicas_of, side_by_side, streak
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import JobState
+
+SEEN = 6  # steps in a row at which inputs must be equal: a small dataset can repeat by chance, not so often
+DISTINCT = 0.6  # of those, so many different ones: a constant input says nothing of the samples
+LOOKS = 4  # at the generators, in a row
+NEWEST = 8  # looks that tell what the steps draw
+NEARLY = 0.75  # of them
+LARGE = 64  # numbers drawn in a step: fewer can be one decision that all ranks have to take alike
+TURNS = 4  # of a loader's workers
+TURNS_ALIKE = 0.9
+
+
+def same_data(scene: Scene) -> Iterator[Finding]:
+    """One finding for each set of replicas that train on the same input; else one for equal random numbers."""
+    for replicas in replicas_of(scene.state):
+        found = _same_batch(scene.state, replicas) or _same_numbers(scene.state, replicas)
+        if found is not None:
+            yield found
+
+
+def same_workers(scene: Scene) -> Iterator[Finding]:
+    """Ranks whose loader gets the same batches from each of its workers."""
+    state = scene.state
+    found = [rank for rank in state.signals.ranks("data/worker_repeats") if _repeats(state, rank)]
+    if not found:
+        return
+    ranks = tuple(found)
+    turns = _last(state, ranks[0], "data/worker_groups")
+    alike = _last(state, ranks[0], "data/worker_repeats")
+    text = (
+        f"all workers of the DataLoader of {words.ranks_text(ranks)} give the same batches: in {alike} of {turns} turns"
+    )
+    cause = Cause(
+        "worker", "each worker goes through the whole dataset, and does not take its part of it", 0.9,
+        Basis.OBSERVATION, (Evidence(f"fingerprints of the batches: equal in {alike} of {turns} turns of the workers,"
+                                     " and other ones in each turn", "probe", ranks[0]),),
+    )  # fmt: skip
+    yield Finding(
+        "divergence.data", Severity.WARNING, ranks, words.shortened(f"{text}, so each sample is trained on repeatedly"),
+        (cause,), names=("worker", "batch"), step=_first_step(state, ranks[0], "data/worker_repeats"), sure=True,
+        goes_on=True, key="worker",
+    )  # fmt: skip
+
+
+def same_order(scene: Scene) -> Iterator[Finding]:
+    """Samplers that shuffle and are never told of a new epoch."""
+    state = scene.state
+    facts = {rank: fact for rank in state.ranks() if (fact := state.signals.fact(rank, "data/same_order")) is not None}
+    if not facts:
+        return
+    ranks = tuple(sorted(facts))
+    step, said = facts[ranks[0]]
+    cause = Cause(
+        "order", "the sampler's order depends on its seed and epoch alone, and set_epoch is not called", 0.95,
+        Basis.OBSERVATION, (Evidence(said, "probe", ranks[0], step),),
+    )  # fmt: skip
+    text = f"the shuffling sampler of {words.ranks_text(ranks)} gives the same order in every epoch ({said})"
+    yield Finding(
+        "divergence.data", Severity.INFO, ranks, words.shortened(text), (cause,), names=("sampler", "set_epoch"),
+        step=step, sure=True, goes_on=True, key="order",
+    )  # fmt: skip
+
+
+def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
+    ranks = replicas.ranks
+    loaded = alike(state, ranks, "data/loaded", SEEN)
+    has_input = bool(state.signals.ranks("data/input"))
+    seen = alike(state, ranks, "data/input", SEEN) if has_input else loaded if replicas.wrapper == "" else None
+    times = _times_alike(seen)
+    if seen is None or not times:
+        return None
+    losses = _losses(state, ranks, seen.steps[-times:])
+    if losses is not True and (replicas.wrapper == "" or (losses is False and not _times_alike(loaded))):
+        return None  # by design, for all that is known: what differs is added behind this input
+    proved = losses is True and replicas.wrapper != "" and not _has_groups_within(state, ranks)
+    severity = Severity.CRITICAL if proved else Severity.WARNING
+    if _has_groups_within(state, ranks):
+        severity = Severity.INFO  # one sample split over ranks (sequence, tensor) looks the same
+    since = int(seen.steps[-times])
+    return Finding(
+        "divergence.data", severity, ranks, words.shortened(_batch_text(state, ranks, since)),
+        (_batch_cause(state, replicas, times, since, losses, proved),),
+        names=("batch", "sampler") if loaded is not None else ("batch",), step=since, sure=True, goes_on=True,
+        key=f"batch:{ranks[0]}",
+    )  # fmt: skip
+
+
+def _times_alike(seen: SideBySide | None) -> int:
+    """At how many of the newest steps the ranks had the same input, a changing one; 0 for too few."""
+    if seen is None:
+        return 0
+    times = streak(equal(seen))
+    distinct = len(np.unique(seen.values[0, len(seen.steps) - times :]))
+    return times if times >= SEEN and distinct >= DISTINCT * min(times, 2 * SEEN) else 0
+
+
+def _losses(state: JobState, ranks: tuple[int, ...], steps: np.ndarray) -> bool | None:
+    """Whether the losses were equal, bit for bit, at these steps; None where that is not known."""
+    seen = side_by_side(state, ranks, "loss")
+    if seen is None:
+        return None
+    same = equal(seen)[np.isin(seen.steps, steps)]
+    return bool(same.all()) if len(same) >= SEEN else None
+
+
+def _has_groups_within(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether some of these ranks have a process group among themselves, as where they share one sample."""
+    mine = set(ranks)
+    return any(
+        1 < len(group.ranks) < len(mine) and mine.issuperset(group.ranks) for group in state.detail(ranks[0]).groups
+    )
+
+
+def _batch_text(state: JobState, ranks: tuple[int, ...], since: int) -> str:
+    sampler = state.signals.fact(ranks[0], "data/sampler")
+    text = f"{words.ranks_text(ranks)} train on the same batch at every step since step {since}"
+    if sampler is not None:
+        text += f" (their DataLoader's sampler is a {sampler[1]})"
+    return f"{text}: {len(ranks)} ranks do the work of one"
+
+
+def _batch_cause(
+    state: JobState, replicas: Replicas, times: int, since: int, losses: bool | None, proved: bool
+) -> Cause:
+    newest = f"at the newest {times} steps that were compared"
+    shown = [Evidence(f"fingerprints of the model's input are equal on all of them {newest}", "probe", step=since)]
+    if losses is True:
+        shown.append(Evidence("their losses are equal too, bit for bit", "signals", step=since))
+    elif losses is False:
+        shown.append(Evidence("their losses differ: random numbers or targets do", "signals", step=since))
+    sampler = state.signals.fact(replicas.ranks[0], "data/sampler")
+    if sampler is not None:
+        shown.append(Evidence(f"the batches are chosen by a {sampler[1]}", "probe", replicas.ranks[0]))
+    text = "no sampler gives each rank its own part of the data, or the ranks draw their data with the same seed"
+    basis = Basis.OBSERVATION if proved else Basis.INFERENCE
+    return Cause("sampler", text, 0.95 if proved else 0.7, basis, tuple(shown))
+
+
+def _same_numbers(state: JobState, replicas: Replicas) -> Finding | None:
+    """Generators that stand alike on all ranks, and of which each step draws."""
+    for device in ("", "_cuda"):
+        found = _drawn_alike(state, replicas.ranks, device)
+        if found is not None:
+            return found
+    return None
+
+
+def _drawn_alike(state: JobState, ranks: tuple[int, ...], device: str) -> Finding | None:
+    stands = alike(state, ranks, f"data/rng{device}", LOOKS)
+    before = side_by_side(state, ranks, f"data/drawn{device}") if stands is not None else None
+    if stands is None or before is None or len(stands.steps) != len(before.steps):
+        return None
+    times = min(streak(equal(stands)), streak(equal(before)))
+    if times < LOOKS:
+        return None
+    inside = side_by_side(state, ranks, "data/drawn_inside") if not device else None
+    drawn = [before] if inside is None else [before, inside]
+    if any((one.values[:, -NEWEST:] < 0).any() for one in drawn):
+        return None  # the script seeds at each step, and so knows what it does
+    outside_large = _large(before, times)
+    if not outside_large and (inside is None or not _large(inside, times)):
+        return None
+    since = int(stands.steps[-times])
+    dropout = state.signals.fact(ranks[0], "data/dropout")
+    only_dropout = dropout is not None and (bool(device) or not outside_large)
+    what = "drop the same elements" if only_dropout else "draw the same random numbers (masks, noise, dropout)"
+    text = (
+        f"{words.ranks_text(ranks)} {what} at every step since step {since}: their random number generators stand"
+        " alike, so what is random averages over fewer samples than there are ranks"
+    )
+    names = ("rng", "dropout" if dropout is not None else "seed", *(dropout[1].split(",") if dropout else ()))
+    evidence = Evidence(
+        f"the state of the {'CUDA' if device else 'CPU'} generator is equal on all of them after each of {times} steps,"
+        " and each step draws of it", "probe", step=since,
+    )  # fmt: skip
+    cause = Cause("rng", "all ranks were seeded alike, and not apart again", 0.7, Basis.INFERENCE, (evidence,))
+    return Finding(
+        "divergence.data", Severity.INFO if only_dropout else Severity.WARNING, ranks, words.shortened(text), (cause,),
+        names=names, step=since, sure=True, goes_on=True, key=f"rng:{ranks[0]}",
+    )  # fmt: skip
+
+
+def _large(drawn: SideBySide, times: int) -> bool:
+    """Whether nearly each of the newest steps draws more than a decision needs."""
+    newest = drawn.values[:, -min(times, NEWEST) :]
+    return bool((newest >= LARGE).mean() >= NEARLY)
+
+
+def _repeats(state: JobState, rank: int) -> bool:
+    turns, alike = _last(state, rank, "data/worker_groups"), _last(state, rank, "data/worker_repeats")
+    return alike >= TURNS and alike >= TURNS_ALIKE * turns
+
+
+def _last(state: JobState, rank: int, name: str) -> int:
+    series = state.signals.series(rank, name)
+    return int(series.values[-1]) if series is not None and len(series) else 0
+
+
+def _first_step(state: JobState, rank: int, name: str) -> int | None:
+    series = state.signals.series(rank, name)
+    return series.first_step if series is not None else None

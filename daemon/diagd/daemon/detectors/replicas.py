@@ -1,0 +1,119 @@
+"""Ranks that train copies of one model, each meant to see samples of its own; and their scalars side by side."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import NONE
+
+RECENT = 128  # samples of a series that are compared: agents report at different moments
+OFTEN = 0.5  # operations a step
+
+
+class Replicas(NamedTuple):
+    """The ranks, and how that is known: a wrapper's name, or empty where only their equal weights say so."""
+
+    ranks: tuple[int, ...]
+    wrapper: str
+
+
+class SideBySide(NamedTuple):
+    """What the ranks told for the same steps: steps int64 [n] from 1, values float64 [ranks, n]."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def replicas_of(state: JobState) -> list[Replicas]:
+    """Each set of them, as far as all members agree on it.
+
+    Ranks whose tensors are split (tensor or pipeline parallel), or that hold experts of their own, are none.
+    """
+    told: dict[str, list[int]] = {}
+    for rank in state.ranks():
+        fact = state.signals.fact(rank, "data/replicas")
+        if fact is not None:
+            told.setdefault(fact[1], []).append(rank)
+    if not told:
+        return _by_equal_weights(state)
+    found = []
+    for text, ranks in sorted(told.items()):
+        wrapper, _, members = text.partition(" ")
+        if len(ranks) > 1 and tuple(ranks) == _members(members):
+            found.append(Replicas(tuple(ranks), wrapper))
+    return found
+
+
+def _members(text: str) -> tuple[int, ...]:
+    """As the probe writes them: `first:last:step`, or one by one; none where that cannot be read."""
+    try:
+        if ":" in text:
+            first, last, step = map(int, text.split(":"))
+            return tuple(range(first, last + 1, step))
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        return ()
+
+
+def _by_equal_weights(state: JobState) -> list[Replicas]:
+    """All ranks, where each holds all that is trained, always equal, and communicates at its steps."""
+    ranks = tuple(range(state.world_size))
+    if len(ranks) < 2 or not all(_communicates(state, rank) for rank in ranks):
+        return []
+    compared = 0
+    for entry in state.tensors.entries:
+        infos = entry.infos.values()
+        if entry.kind != "parameter" or not any(info.owned for info in infos):
+            continue
+        if any(info.local for info in infos) or tuple(sorted(entry.infos)) != ranks:
+            return []
+        seen = entry.agreement
+        if seen.first != NONE and (not seen.first_equal or seen.unequal):
+            return []
+        compared += seen.last_equal > 0
+    return [Replicas(ranks, "")] if compared else []
+
+
+def _communicates(state: JobState, rank: int) -> bool:
+    columns = state.columns
+    if rank >= len(columns.known) or not columns.known[rank]:
+        return False
+    issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
+    return max(int(columns.operations[rank]), issued) >= OFTEN * max(int(columns.step[rank]), 1)
+
+
+def side_by_side(state: JobState, ranks: tuple[int, ...], name: str) -> SideBySide | None:
+    """One scalar of all these ranks, at the recent steps for which each has told it; None where one has not."""
+    told: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    for rank in ranks:
+        series = state.signals.series(rank, name)
+        if series is None:
+            return None
+        told.append((series.steps[-RECENT:], series.values[-RECENT:]))
+    steps = np.unique(told[0][0])
+    for theirs, _ in told[1:]:
+        if not np.array_equal(steps, theirs):
+            steps = np.intersect1d(steps, theirs)
+    values = [found[np.searchsorted(theirs, steps, "right") - 1] for theirs, found in told]  # of a step the last
+    return SideBySide(steps, np.array(values, np.float64).reshape(len(ranks), len(steps)))
+
+
+def alike(state: JobState, ranks: tuple[int, ...], name: str, least: int) -> SideBySide | None:
+    """The same, where the first two of the ranks agree at so many of the newest steps: in a healthy job, never."""
+    pair = side_by_side(state, ranks[:2], name)
+    return side_by_side(state, ranks, name) if pair is not None and streak(equal(pair)) >= least else None
+
+
+def equal(seen: SideBySide) -> NDArray[np.bool_]:
+    """At which of the steps all ranks told the same."""
+    first = seen.values[:1]
+    found: NDArray[np.bool_] = ((seen.values == first) | (np.isnan(seen.values) & np.isnan(first))).all(axis=0)
+    return found
+
+
+def streak(same: NDArray[np.bool_]) -> int:
+    """How many of the newest steps are alike without a break."""
+    broken = np.flatnonzero(~same)
+    return len(same) - (int(broken[-1]) + 1 if len(broken) else 0)

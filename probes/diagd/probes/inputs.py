@@ -1,0 +1,203 @@
+"""What goes into the model at a step, as a fingerprint: ranks that train on the same input show the same one.
+
+Of a wrapped model (DDP, FSDP, DeepSpeed) it is the arguments of the wrapper's forward, which also knows the ranks that
+each should have an input of their own. Of any other, the arguments of the first module that is called with gradients
+after an optimizer's step: a hook on all modules is there only until then, and never where torch.compile is in use.
+
+    data/input     the fingerprint (52 bits) of a step's first forward pass
+    data/replicas  fact: the wrapper's name and its ranks ("ddp 0:7:1" as first, last and step, or "ddp 0,1,4")
+    data/dropout   fact: modules that drop elements at random, and are in training mode
+"""
+
+import itertools
+import sys
+import threading
+import time
+from typing import Any
+
+from diagd.probes import fingerprint, randomness
+from diagd.probes.box.layout import Live
+from diagd.probes.compiling import EAGER, around_eager, hook_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+EARLY_STEPS = 16  # each of them is looked at
+EVERY = 4  # steps, after that
+DROPOUT_NAMES = 3
+_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_FORWARDS = {
+    "torch.nn.parallel.distributed": ("DistributedDataParallel", "forward"),
+    "torch.distributed.fsdp.fully_sharded_data_parallel": ("FullyShardedDataParallel", "forward"),
+    "torch.distributed.fsdp._fully_shard._fsdp_state": ("FSDPState", "_pre_forward"),
+    "deepspeed.runtime.engine": ("DeepSpeedEngine", "forward"),
+}
+
+_patches = Patches()
+_hooks: list[Any] = []
+
+
+class _Inputs:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self.step = -1  # whose input was looked at
+        self.wrapped = False  # a wrapper was seen to be called
+        self.armed: Any = None  # the hook on all modules, while it is there
+        self.looked_for_dropout = False
+
+
+INPUTS = _Inputs()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """A module with a wrapper, or torch.optim.optimizer, is there."""
+    torch = sys.modules["torch"]
+    known = _FORWARDS.get(module.__name__)
+    if known is not None:
+        owner = getattr(module, known[0], None)
+        if owner is not None:
+            _patches.replace(owner, known[1], lambda f: around_eager(torch, probe, f, _before, _ignore, _ignore))
+        return
+    STATE.listeners.append(_at_switch)
+    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, lambda _: _arm(probe))))
+
+
+def remove() -> None:
+    """Take the hooks away."""
+    _disarm()
+    _patches.undo()
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def is_due(step: int) -> bool:
+    """By the number of completed steps alone, which is the same on every rank."""
+    return step < EARLY_STEPS or step % EVERY == 0
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do afterwards."""
+
+
+def _at_switch(recording: bool) -> None:
+    if STATE.box is None:
+        _disarm()
+        INPUTS.__init__()  # type: ignore[misc]  # a forked child is another rank, or none
+
+
+def _wanted() -> bool:
+    """Whether this is a step's first forward pass that will be trained on, and its turn."""
+    if STATE.live is None or STATE.backward_depth or threading.get_ident() != STATE.trainer:
+        return False
+    step = max(STATE.live[_STEP], 0)
+    return step != INPUTS.step and is_due(step) and bool(sys.modules["torch"].is_grad_enabled())
+
+
+def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A wrapper's forward; FSDP2's hook is given the module and its arguments as such."""
+    if not _wanted():
+        return
+    began = time.monotonic_ns()
+    wrapper, given = args[0], args[1:]
+    if type(wrapper).__name__ == "FSDPState":
+        module, given, kwargs = args[1], args[2], args[3]
+    else:
+        module = wrapper
+    if module.training:
+        INPUTS.wrapped = True
+        randomness.at_forward()
+        if INPUTS.step < 0:
+            _tell_replicas(wrapper)
+        _look(module, given, kwargs)
+    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    INPUTS.step = step = max(STATE.live[_STEP], 0)
+    fingerprint.collect()
+    fingerprint.take((args, kwargs), lambda value: SIGNALS.record("data/input", value, step + 1))
+    if not INPUTS.looked_for_dropout:
+        INPUTS.looked_for_dropout = True
+        names = _dropping(module)
+        if names:
+            SIGNALS.fact("data/dropout", ",".join(names))
+
+
+def _tell_replicas(wrapper: Any) -> None:
+    """The ranks over which the wrapper averages: each is meant to have an input of its own."""
+    found = _ranks(wrapper)
+    if found is not None:
+        SIGNALS.fact("data/replicas", f"{found[0]} {_written(sorted(found[1]))}")
+
+
+def _written(ranks: list[int]) -> str:
+    """In few bytes, however many there are: they nearly always lie at equal distances."""
+    steps = {after - before for before, after in itertools.pairwise(ranks)}
+    return f"{ranks[0]}:{ranks[-1]}:{steps.pop()}" if len(steps) == 1 else ",".join(map(str, ranks))
+
+
+def _ranks(wrapper: Any) -> tuple[str, list[int]] | None:
+    distributed = sys.modules["torch.distributed"]
+    kind = type(wrapper).__name__
+    if kind == "FSDPState":
+        groups = getattr(wrapper, "_fsdp_param_groups", None) or [getattr(wrapper, "_fsdp_param_group", None)]
+        mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None)
+        return ("fsdp2", mesh.mesh.flatten().tolist()) if mesh is not None else None
+    group = getattr(wrapper, "process_group", None) or getattr(wrapper, "data_parallel_group", None)
+    if group is None:
+        return None
+    name = {"DistributedDataParallel": "ddp", "FullyShardedDataParallel": "fsdp"}.get(kind, "engine")
+    return name, list(distributed.get_process_group_ranks(group))  # communicates with nobody
+
+
+def _dropping(module: Any) -> list[str]:
+    """Modules that drop at random (by torch's class or one that is called so), as the model names them."""
+    torch = sys.modules["torch"]
+    base = torch.nn.modules.dropout._DropoutNd
+    found = []
+    for name, part in torch.nn.Module.named_modules(module):
+        kind = type(part)
+        if (base in kind.__mro__ or "drop" in kind.__name__.lower()) and part.training:
+            rate = part.__dict__.get("p", part.__dict__.get("drop_prob", 0))
+            if type(rate) is float and rate > 0:
+                found.append(name.removeprefix("module.") or kind.__name__)
+    return found[:DROPOUT_NAMES]
+
+
+def _arm(probe: Probe) -> None:
+    """After an optimizer's step: wait for the first module that is called, where no wrapper tells."""
+    fingerprint.collect()
+    if INPUTS.wrapped or INPUTS.armed is not None or STATE.live is None or "torch._dynamo" in sys.modules:
+        return
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2:
+        return
+    step = max(STATE.live[_STEP], 0)
+    if step != INPUTS.step and is_due(step):
+        register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
+        INPUTS.armed = register(_hook(sys.modules["torch"], probe))
+
+
+def _hook(torch: Any, probe: Probe) -> Any:
+    def hook(module: Any, args: tuple[Any, ...]) -> None:
+        if not torch.compiler.is_compiling() and probe.on:
+            probe.run(_first_call, module, args)
+
+    hook.__code__ = hook.__code__.replace(co_filename=EAGER)
+    return hook
+
+
+def _first_call(module: Any, args: tuple[Any, ...]) -> None:
+    if _wanted():
+        began = time.monotonic_ns()
+        _disarm()
+        randomness.at_forward()
+        _look(module, args, {})
+        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _disarm() -> None:
+    if INPUTS.armed is not None:
+        INPUTS.armed.remove()
+        INPUTS.armed = None

@@ -1,0 +1,207 @@
+"""Ranks and workers that see the same samples or random numbers; and healthy runs that look like it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from tests.detectors.scalars import signals
+from tests.detectors.states import Job, job
+from tests.detectors.tensors import own, same, training
+
+from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.state.model import Group
+from diagd.daemon.state.tensors import TensorInfo
+
+STEPS = range(1, 21)
+WEIGHT = TensorInfo("Net.fc.weight", shape=(4, 4))
+SHARD = TensorInfo("Net.w_in", shape=(2, 4))
+Told = Callable[[int, int], float]  # what a rank tells at a step
+
+
+def alike(rank: int, step: int) -> float:
+    """On all ranks the same, and another one at each step."""
+    return 1000.0 + step
+
+
+def apart(rank: int, step: int) -> float:
+    """Another one at each step and rank."""
+    return 1000.0 * (rank + 2) + step
+
+
+def constant(rank: int, step: int) -> float:
+    """Always the same."""
+    return 7.0
+
+
+def only_below(limit: int) -> Told:
+    return lambda rank, step: alike(rank, step) if rank < limit else apart(rank, step)
+
+
+def seen(told: dict[str, Told], world: int = 2, wrapper: str = "ddp", steps: Sequence[int] = STEPS) -> Job:
+    """Ranks that train under a wrapper (none: their weights are always equal) and tell these scalars."""
+    made = job(world).train(*range(world)) if wrapper else training({WEIGHT: same}, world)
+    made.passes(1.0)
+    tell(made, world, told, steps)
+    for rank in range(world) if wrapper else ():
+        made.state.signals.put_fact(rank, "data/replicas", 1, f"{wrapper} 0:{world - 1}:1")
+    return made
+
+
+def tell(made: Job, world: int, told: dict[str, Told], steps: Sequence[int] = STEPS) -> None:
+    for name, what in told.items():
+        for rank in range(world):
+            full = name if name == "loss" else f"data/{name}"
+            signals(made.state, rank, full, steps, [what(rank, step) for step in steps])
+
+
+def test_replicas_with_equal_inputs_and_losses_are_proved_to_share_their_batches() -> None:
+    made = seen({"input": alike, "loaded": alike, "loss": alike}, 3)
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/sampler", 2, "RandomSampler")
+    found = made.finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.data", Severity.CRITICAL, (0, 1, 2))
+    assert (found.names, found.step, found.goes_on) == (("batch", "sampler"), 1, True)
+    assert "3 ranks do the work of one" in found.summary
+    assert "RandomSampler" in found.summary
+    (cause,) = found.causes
+    assert (cause.key, cause.basis) == ("sampler", Basis.OBSERVATION)
+    assert "bit for bit" in cause.evidence[1].what
+
+
+def test_it_is_said_since_when_the_batches_are_equal() -> None:
+    assert seen({"input": lambda r, s: alike(r, s) if s >= 9 else apart(r, s), "loss": alike}).finds().step == 9
+
+
+def test_equal_inputs_with_unknown_losses_are_likely_a_fault() -> None:
+    found = seen({"input": alike}).finds()
+    assert (found.severity, found.causes[0].basis) == (Severity.WARNING, Basis.INFERENCE)
+
+
+def test_equal_batches_under_random_numbers_of_their_own_are_a_fault_too() -> None:
+    found = seen({"input": alike, "loaded": alike, "loss": apart}).finds()
+    assert found.severity is Severity.WARNING
+    assert "losses differ" in found.causes[0].evidence[1].what
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"input": apart, "loaded": apart, "loss": apart},
+        {"input": apart, "loaded": alike, "loss": apart},  # the loader's batch is split by rank, or noise is added
+        {"input": apart, "loss": alike},  # the loss is reduced before backward
+        {"input": constant, "loss": alike},  # a fixed grid, or one batch that is fitted on purpose
+        {"input": alike, "loss": apart},  # a shared query; what differs is the target
+        {"input": alike, "loaded": apart, "loss": apart},
+        {"loaded": alike, "loss": apart},  # of a wrapped model only its input counts
+        {"input": only_below(2), "loss": only_below(2)},  # some share a sample: no fault that is proved
+        {"input": lambda r, s: alike(r, s) if s % 5 else apart(r, s), "loss": alike},  # small data repeat at times
+        {"input": lambda r, s: alike(r, s // 8), "loss": alike},
+    ],
+)  # fmt: skip
+def test_of_what_can_be_so_by_design_nothing_is_said(told: dict[str, Told]) -> None:
+    assert not seen(told, 3).find()
+
+
+def test_few_steps_prove_nothing() -> None:
+    assert not seen({"input": alike, "loss": alike}, steps=range(1, 6)).find()
+
+
+def test_ranks_that_share_a_group_may_share_their_samples() -> None:
+    made = seen({"input": alike, "loss": alike}, 4)
+    for rank, placed in made.ranks.items():
+        pair = (0, 1) if rank < 2 else (2, 3)
+        placed.detail = replace(placed.detail, groups=(Group("0", (0, 1, 2, 3)), Group("1", pair)))
+    made.passes(1.0)
+    assert made.finds().severity is Severity.INFO
+
+
+def test_ranks_of_which_one_has_told_another_wrapper_are_no_replicas() -> None:
+    made = seen({"input": alike, "loss": alike})
+    made.state.signals.put_fact(1, "data/replicas", 1, "ddp 1:3:1")
+    assert not made.find()
+
+
+def test_replicas_without_a_wrapper_are_known_by_their_equal_weights_and_losses() -> None:
+    found = seen({"input": alike, "loss": alike}, 2, "").finds()
+    assert (found.severity, found.ranks) == (Severity.WARNING, (0, 1))
+    assert seen({"loaded": alike, "loss": alike}, 2, "").finds().names == ("batch", "sampler")
+    assert not seen({"loaded": alike, "loss": apart}, 2, "").find()
+    assert not seen({"loaded": alike}, 2, "").find()
+    assert not seen({"loss": alike}, 2, "").find()
+
+
+@pytest.mark.parametrize("shard", [own, lambda rank, step: own(rank, step) if rank else same(rank, step)])
+def test_ranks_that_hold_parts_of_a_model_read_the_same_batch_by_design(shard: Callable[[int, int], int]) -> None:
+    made = training({WEIGHT: same, SHARD: shard}, 2)
+    tell(made, 2, {"input": alike, "loss": alike, **numbers(624, 0)})
+    assert not made.find()
+
+
+def numbers(loop: float, inside: float, **more: Told) -> dict[str, Told]:
+    return {"rng": alike, "drawn": lambda r, s: loop, "drawn_inside": lambda r, s: inside, **more}
+
+
+@pytest.mark.parametrize(("loop", "inside"), [(624, 0), (64, 0), (0, 624)])
+def test_equal_generators_of_which_each_step_draws_are_named(loop: float, inside: float) -> None:
+    found = seen({"input": apart, "loss": apart, **numbers(loop, inside)}).finds()
+    assert (found.severity, found.names, found.ranks) == (Severity.WARNING, ("rng", "seed"), (0, 1))
+    assert "random numbers" in found.summary
+
+
+def test_equal_dropout_masks_are_worth_knowing_and_no_more() -> None:
+    made = seen({"input": apart, **numbers(0, 624)})
+    for rank in (0, 1):
+        made.state.signals.put_fact(rank, "data/dropout", 1, "enc.drop,dec.drop")
+    found = made.finds()
+    assert (found.severity, found.names) == (Severity.INFO, ("rng", "dropout", "enc.drop", "dec.drop"))
+    assert "drop the same elements" in found.summary
+    tell(made, 2, numbers(100, 624), range(21, 41))
+    assert made.finds().severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        numbers(0, 0),  # the usual seed on all ranks, and nothing drawn
+        numbers(1, 0),  # a decision that all take alike: which resolution, which layers
+        numbers(0, 3),
+        numbers(-1, 624),  # seeded anew at each step: the script knows
+        numbers(624, 624, rng=apart),  # seeded by rank
+        numbers(624, 0) | {"drawn": lambda r, s: 624.0 * (s == 9)},  # one epoch's beginning
+    ],
+)  # fmt: skip
+def test_equal_seeds_are_no_fault_where_nothing_follows_from_them(told: dict[str, Told]) -> None:
+    assert not seen({"input": apart, **told}).find()
+
+
+def test_equal_batches_explain_equal_numbers() -> None:
+    assert seen({"input": alike, "loss": alike, **numbers(624, 624)}).finds().names == ("batch",)
+
+
+def test_generators_of_devices_are_compared_by_seed_and_offset() -> None:
+    made = seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 4096.0})
+    assert "CUDA" in made.finds().causes[0].evidence[0].what
+    assert not seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 0.0}).find()
+
+
+def test_workers_that_give_the_same_batches_are_named() -> None:
+    made = job(1).train(0).passes(1.0)
+    tell(made, 1, {"worker_groups": lambda r, s: s, "worker_repeats": lambda r, s: s}, range(1, 7))
+    found = made.finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.data", Severity.WARNING, (0,))
+    assert (found.names, found.causes[0].key) == (("worker", "batch"), "worker")
+
+
+def test_workers_that_now_and_then_give_the_same_batch_are_not() -> None:
+    made = job(1).train(0).passes(1.0)
+    tell(made, 1, {"worker_groups": lambda r, s: s, "worker_repeats": lambda r, s: s // 2}, range(1, 13))
+    assert not made.find()
+
+
+def test_a_sampler_that_is_never_told_of_an_epoch_is_worth_knowing() -> None:
+    made = seen({"input": apart, "loss": apart})
+    for rank in (0, 1):
+        made.state.signals.put_fact(rank, "data/same_order", 40, "DistributedSampler, 2 passes with epoch 0")
+    found = made.finds()
+    assert (found.severity, found.names[0], found.step) == (Severity.INFO, "sampler", 40)
+    assert found.causes[0].key == "order"
