@@ -159,6 +159,31 @@ def test_ranks_that_are_late_by_turns_are_no_stragglers() -> None:
         assert training.goes(2, own).find() == ()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_batches_of_widely_random_length_on_two_ranks_make_neither_a_straggler(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        work = usual(rank, step)
+        return {**work, "forward": work["forward"] + chance.lognormvariate(-4.0, 0.9) % 0.12}
+
+    training = Training(2)
+    for _ in range(60):
+        assert training.goes(1, own, buckets=2).find() == ()
+
+
+def test_a_straggler_among_batches_of_random_length_is_found_all_the_same() -> None:
+    chance = random.Random(3)
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        work = usual(rank, step)
+        more = 0.03 if rank == 1 and step > 300 else 0.0
+        return {**work, "forward": work["forward"] + chance.lognormvariate(-4.5, 0.6) % 0.1 + more}
+
+    found = Training(2).goes(40, own).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (1,))
+
+
 def test_a_small_steady_imbalance_is_no_fault() -> None:
     assert Training(4).goes(20, with_more(2, "forward", 0.004)).find() == ()
 

@@ -5,8 +5,11 @@ when it arrives: the others are there before it.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import sqrt
+from statistics import median
 
 from diagd.daemon.state.job import JobState
 
@@ -42,6 +45,8 @@ class Lateness:
     cost_s: dict[int, float]  # time that each rank has made the others wait, in all
     halves: dict[int, tuple[float, float]]  # the same by half of the stretch
     lasts: dict[int, tuple[float, ...]]  # when the rank was the last to come, and felt to be
+    apart: dict[int, float]  # how far its delays stand from what ranks that are late by turns have
+    rivals: dict[int, int]  # how often another came last by as much as it does (by half of its median)
 
     def share(self, rank: int) -> float:
         """The part of the time that the others lose to this rank."""
@@ -101,6 +106,8 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
         return None
     halves: dict[int, list[float]] = {r: [0.0, 0.0] for r in meetings[0].late_s}
     lasts: dict[int, list[float]] = {r: [] for r in halves}
+    added: dict[int, list[float]] = {r: [] for r in halves}
+    felt: dict[int, list[float]] = {r: [] for r in halves}  # by how much it was the last
     for previous, meeting in pairwise(meetings):
         half = meeting.at_s > (began + ended) / 2
         last = max(meeting.late_s, key=lambda r: meeting.late_s[r])
@@ -109,13 +116,35 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
         carried = previous.late_s if meeting.first_s < previous.at_s else {}
         for rank, late_s in meeting.late_s.items():
             added_s = late_s - carried.get(rank, 0.0)
+            added[rank].append(added_s)
             halves[rank][half] += added_s if added_s > FELT_S else 0.0
             if rank == last and added_s > FELT_S:
                 lasts[rank].append(meeting.at_s)
+                felt[rank].append(added_s)
     span_s = max(ended - began, 1e-6)
     net = {r: tuple(max(part - excused_s[r] / 2, 0.0) for part in parts) for r, parts in halves.items()}
     source = Counter(m.source for m in meetings).most_common(1)[0][0]
     return Lateness(
         source, ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
         {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(times) for r, times in lasts.items()},
+        {r: _apart(added, r) for r in added}, {r: _rivals(felt, r) for r in felt},
     )  # fmt: skip
+
+
+def _apart(added: Mapping[int, Sequence[float]], rank: int) -> float:
+    """The self-normalised sum of how much later than the others' mean it came to each meeting.
+
+    If ranks are late by turns, whatever the spread of that, the signs are a coin's: then a sum above x has a chance
+    below exp(-x^2 / 2) (Hoeffding), about that of a normal variable. A rank that is late alike each time has the root
+    of the number of meetings.
+    """
+    others = [added[r] for r in added if r != rank]
+    over = [mine - sum(theirs) / len(others) for mine, *theirs in zip(added[rank], *others, strict=True)]
+    return sum(over) / max(sqrt(sum(one * one for one in over)), 1e-9)
+
+
+def _rivals(felt: Mapping[int, Sequence[float]], rank: int) -> int:
+    if not felt[rank]:
+        return 0
+    least_s = median(felt[rank]) / 2
+    return sum(late_s >= least_s for r, delays in felt.items() if r != rank for late_s in delays)

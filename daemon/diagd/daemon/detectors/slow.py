@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from math import sqrt
 from statistics import median
 
 from diagd.daemon.detectors import links, looks, partners, slowness, words
@@ -17,6 +18,8 @@ COSTS_SHARE = 0.15  # of the time that the others lose to one rank; less than th
 STEADY_SPAN_S = 2.0  # in less, or in fewer meetings, chance can favour one rank
 STEADY_MEETINGS = 12
 STRETCH_STEPS = 16  # a little more than so many meetings, where there is one a step
+APART = 3.5  # of the delays' sum from what ranks that are late by turns have: a chance of one in some thousands
+APART_PART = 0.85  # of the highest that so few meetings can give
 HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
 LATE_A_STEP_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
@@ -82,10 +85,11 @@ def _late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding 
         return _among_partners(scene, steps, lately)
     if not lately:
         return None
-    if culprits := _of_groups(lately, steps, _steady):
-        return _straggling(scene, steps, lately, culprits)
     longest_s = max(rates.step_s for rates in steps.now.values())
     long = lateness(scene.state, scene.state.now_s - max(LOOK_BACK_S, LOOK_BACK_STEPS * longest_s))
+    culprits = _of_groups(lately, steps, _steady)
+    if culprits and all(_beyond_chance(late, r) for late in long[:1] for r in culprits if r in late.cost_s):
+        return _straggling(scene, steps, lately, culprits)
     if long and (culprits := _of_groups(long, steps, _bursts)):
         return _straggling(scene, steps, long, culprits)
     return None
@@ -146,12 +150,20 @@ def _culprits(late: Lateness, steps: Current, holds: Callable[[Lateness, int], b
 
 def _steady(late: Lateness, rank: int) -> bool:
     steady = all(part / (late.span_s / 2) >= HALF_SHARE for part in late.halves[rank])
-    return steady and late.span_s >= STEADY_SPAN_S and late.meetings >= STEADY_MEETINGS
+    enough = late.span_s >= STEADY_SPAN_S and late.meetings >= STEADY_MEETINGS
+    return steady and enough and _beyond_chance(late, rank)
+
+
+def _beyond_chance(late: Lateness, rank: int) -> bool:
+    """Whether ranks that are late by turns would hardly ever look so."""
+    return late.apart[rank] >= min(APART, APART_PART * sqrt(late.meetings))
 
 
 def _bursts(late: Lateness, rank: int) -> bool:
     times = late.lasts[rank]
     if len(times) < LEAST_BURSTS or late.span_s < BURST_SPAN_S:
+        return False
+    if late.rivals[rank] and not _beyond_chance(late, rank):
         return False
     gap_s = median(after - before for before, after in pairwise(times))
     return late.until_s - times[-1] <= STILL_GAPS * gap_s  # else it has recovered
