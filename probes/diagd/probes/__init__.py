@@ -1,6 +1,7 @@
 """What runs inside a rank: the box it writes to, and the probes that write.
 
-In a script, for those who want it: `from diagd.probes import phase`, then `with phase("checkpoint"): …`.
+In a script, for those who want it: `from diagd.probes import log_metrics, phase`, then `log_metrics({"kl": kl}, step)`
+and `with phase("checkpoint"): …`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ TYPE_CHECKING = False  # importing typing costs every Python process of a job so
 if TYPE_CHECKING:
     from typing import Any
 
+    from diagd.probes.loggers import log_metrics as log_metrics
     from diagd.probes.phases import phase as phase
 
-__all__ = ["phase"]
+__all__ = ["log_metrics", "phase"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from diagd.probes.phases import phase
 
         return phase
+    if name == "log_metrics":
+        from diagd.probes.loggers import log_metrics
+
+        return log_metrics
     return part_of(__name__, name)
 
 

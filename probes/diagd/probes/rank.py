@@ -18,7 +18,8 @@ from diagd.probes.state import STATE
 
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "ds", "torchx"})
 _LAUNCHER_MODULES = ("torch.distributed.", "accelerate.commands.", "deepspeed.launcher.", "torch._inductor.")
-_ON_OPENING = ("garbage", "heartbeat", "stacks", "ending")  # probes that begin with the box, not with a module
+# Probes that begin with the box, not with a module.
+_ON_OPENING = ("garbage", "heartbeat", "stacks", "output", "ending")
 
 _hooked = False
 _refused = False  # no box could be made, in this process
