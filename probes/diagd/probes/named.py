@@ -44,12 +44,15 @@ class Named:
                 model = models.setdefault(found.name.partition(".")[0], len(models))
                 trained = bool(found.flags & Flag.TRAINED_MODEL)
                 self.parameters.append(Parameter(found.name, model, trained, weakref.ref(found.module), found.leaf))
+        self._names.update((id(held), one.name) for one, held in self.held())
 
     def name(self, tensor: Any) -> str | None:
         """The name of a parameter of some model; None where it is in none, or its model is not told apart."""
-        if len(self._names) != len(self.parameters):
-            self._names = {id(held): one.name for one, held in self.held()}
         return self._names.get(id(tensor))
+
+    def of(self, optimizer: Any) -> list[tuple[Any, str | None]]:
+        """An optimizer's parameters, in its own order, with their names."""
+        return [(one, self.name(one)) for group in optimizer.param_groups for one in group["params"]]
 
     def held(self) -> Iterator[tuple[Parameter, Any]]:
         """Those that are still there, with what they hold."""

@@ -40,7 +40,11 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("steps", ("torch.optim.optimizer", "deepspeed.runtime.engine"), always=True),
     ProbeSpec("compiling", ("torch._dynamo.trace_rules",), always=True),
     ProbeSpec("autocast", ("torch.amp.autocast_mode",), always=True),
+    # Inside the one that counts them.
+    ProbeSpec("losses", ("torch.autograd", "torch.amp.grad_scaler")),
     ProbeSpec("backward", ("torch.autograd",)),
+    ProbeSpec("clipping", ("torch.nn.utils", "torch.distributed.fsdp.fully_sharded_data_parallel")),
+    ProbeSpec("rates", ("torch.optim.lr_scheduler",), always=True),
     ProbeSpec("data", ("torch.utils.data.dataloader",)),
     ProbeSpec("evaluation", ("torch.nn.modules.module",)),
     ProbeSpec(
@@ -56,6 +60,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("server", ()),
     # Behind those that count the steps: its hooks run after theirs.
     ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
+    ProbeSpec("norms", ("torch.optim.optimizer",)),
     ProbeSpec("randomness", ("torch.optim.optimizer",)),
     ProbeSpec(
         "inputs",

@@ -4,10 +4,13 @@ Names, each with the unit that the script computes in:
 
     loss                    what backward was called on, the mean over the backward passes of a step
     lr/<group>              of an optimizer's parameter group
-    grad_norm               2-norm over all gradients that the optimizer is given
+    grad_norm               2-norm over all gradients that the optimizer is given; of further optimizers grad_norm@1, …
     grad_norm/<parameter>   of one parameter's gradient; likewise param_norm/<parameter>
     update_norm/<parameter> 2-norm of what one step changed of it
-    clip_norm               what clipping returned: the norm before it
+    clip_norm               what clipping returned, the norm before it; clip_norm/limit what it was told to clip to
+    gradients/kept          1 where the gradients of the step before were not cleared
+    gradients/nonfinite     gradients that are not finite, once, of gradients/all
+    parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor
     logged/<metric>         what the script logs itself, by its name there
 

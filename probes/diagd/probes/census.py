@@ -1,0 +1,146 @@
+"""Which parameters train: counted now and then, right before a step, over all models and optimizers of this process.
+
+The counts go out as signals `parameters/<what>`, some names of what was counted as facts of the same name.
+"""
+
+import math
+from typing import Any
+
+from diagd.probes import fresh, later
+from diagd.probes.named import NAMED, Parameter
+from diagd.probes.signals import SIGNALS
+
+EARLY = 8  # steps between two counts at first
+LATE = 64  # and once so many steps are over
+SHOWN = 8  # names
+MOVED_OF = 16  # unowned parameters whose movement is watched
+ELEMENTS = 32  # of each
+
+
+class _Census:
+    """What has been seen so far."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.looks = 0
+        self.told_fresh = False
+        self.nonfinite = False
+        self.with_gradient: set[str] = set()  # names that have had a gradient
+        self.nonzero: set[str] = set()  # and one that was not zero
+        self.owned: set[int] = set()  # by all optimizers that have stepped since the last count
+        self.held: dict[str, Any] = {}  # what some elements of unowned parameters held
+
+
+CENSUS = _Census()
+
+
+def due(step: int) -> bool:
+    """Whether the parameters are counted at this step."""
+    return step % (EARLY if step <= LATE else LATE) == 0 or step == 2
+
+
+def gradients(names: list[str | None], norms: list[float]) -> None:
+    """These had gradients of these norms."""
+    seen, nonzero = CENSUS.with_gradient, CENSUS.nonzero
+    if len(seen) < len(names) or len(nonzero) < len(names):
+        seen.update(name for name in names if name is not None)
+        nonzero.update(name for name, norm in zip(names, norms, strict=False) if name is not None and norm != 0.0)
+
+
+def not_finite(names: list[str | None], norms: list[float], step: int) -> None:
+    """For the first time some gradients are not finite: say which."""
+    if CENSUS.nonfinite:
+        return
+    CENSUS.nonfinite = True
+    bad = [name or "?" for name, norm in zip(names, norms, strict=False) if not math.isfinite(norm)]
+    SIGNALS.record("gradients/nonfinite", float(len(bad)), step)
+    SIGNALS.record("gradients/all", float(len(norms)), step)
+    SIGNALS.fact("gradients/nonfinite", ", ".join(bad[:SHOWN]), step)
+
+
+def take(optimizer: Any, step: int) -> None:
+    """An optimizer is about to step in a training step that counts."""
+    if step != CENSUS.step:
+        CENSUS.step = step
+        CENSUS.owned = set()
+    first = not CENSUS.owned
+    mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    CENSUS.owned |= mine
+    if NAMED.parameters:
+        _count(_owned_by_all(), step)
+        if first and not CENSUS.told_fresh and step > 2:
+            CENSUS.told_fresh = True
+            fresh.tell(step)
+
+
+def _owned_by_all() -> set[int]:
+    from diagd.probes.norms import NORMS
+
+    there = [one.ref() for one in NORMS.optimizers.values()]
+    return {id(p) for each in there if each is not None for group in each.param_groups for p in group["params"]}
+
+
+def _count(owned: set[int], step: int) -> None:
+    held = list(NAMED.held())
+    trainable = [(one, p) for one, p in held if p.requires_grad]
+    unowned = [(one, p) for one, p in trainable if id(p) not in owned and p.grad is not None]
+    mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
+    silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
+    zero = [one for one, _ in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
+    strangers = [p for ref in NAMED.strangers if (p := ref()) is not None and id(p) in owned]
+    idle = sum(p.grad is None for p in strangers)
+    _say("owned", [one for one, _ in mine], step)
+    _say("without_gradient", [one for one, _ in silent], step)
+    _say("zero_gradient", zero, step)
+    _say("unowned", _unmoved(unowned), step)
+    _number("unowned_behind", _behind(unowned, owned, held), step)
+    _number("elements_without_gradient", _share(silent, mine), step)
+    _number("strangers", len(strangers), step)
+    _number("strangers_idle", idle, step)
+    _number("matrices", sum(p.dim() > 1 for _, p in mine), step)
+    _number("elements_trainable", _share(mine, [(one, p) for one, p in held if one.trained]), step)
+
+
+def _number(what: str, value: float, step: int) -> None:
+    SIGNALS.record(f"parameters/{what}", float(value), step)
+
+
+def _say(what: str, found: list[Parameter], step: int) -> None:
+    _number(what, len(found), step)
+    if found and what != "owned":
+        SIGNALS.fact(f"parameters/{what}", ", ".join(one.name for one in found[:SHOWN]), step)
+
+
+def _share(some: list[tuple[Parameter, Any]], all_: list[tuple[Parameter, Any]]) -> float:
+    return float(sum(p.numel() for _, p in some) / max(sum(p.numel() for _, p in all_), 1))
+
+
+def _behind(unowned: list[tuple[Parameter, Any]], owned: set[int], held: list[tuple[Parameter, Any]]) -> int:
+    """How many of them come behind an owned one in their model: what is owned is then no head on top of them."""
+    first: dict[int, int] = {}
+    for place, (one, p) in enumerate(held):
+        if id(p) in owned:
+            first.setdefault(one.model, place)
+    places = {id(p): place for place, (_, p) in enumerate(held)}
+    return sum(one.model in first and places[id(p)] > first[one.model] for one, p in unowned)
+
+
+def _unmoved(unowned: list[tuple[Parameter, Any]]) -> list[Parameter]:
+    """Those that hold what they held at the last count, as far as can be seen without waiting for a device."""
+    before, CENSUS.held = CENSUS.held, {}
+    found = []
+    for one, parameter in unowned:
+        some = _some(parameter) if len(CENSUS.held) < MOVED_OF else None
+        if some is not None:
+            CENSUS.held[one.name] = some
+        known = before.get(one.name)
+        if (some is None and one.name not in before) or (known is not None and known == some):
+            found.append(one)
+    return found
+
+
+def _some(parameter: Any) -> list[float] | None:
+    tensor = later.plain(parameter)
+    if tensor is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return None
+    return tensor.detach().reshape(-1)[:ELEMENTS].tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,50 @@
+"""What clipping of gradients returns: the norm over all of them before it."""
+
+import sys
+from typing import Any
+
+from diagd.probes import later
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+_FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
+_patches = Patches()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.nn.utils, or FSDP with a clipping of its own, is there."""
+    torch = sys.modules["torch"]
+    owner = module.FullyShardedDataParallel if module.__name__ == _FSDP1 else module
+    _patches.replace(owner, "clip_grad_norm_", lambda f: around_eager(torch, probe, f, _before, _after, _ignore))
+
+
+def remove() -> None:
+    """Put torch's own functions back."""
+    _patches.undo()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do."""
+
+
+def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args, kwargs
+
+
+def _after(token: Any, result: Any) -> None:
+    torch = sys.modules["torch"]
+    value = later.plain(result) if isinstance(result, torch.Tensor) else None
+    if value is None or value.numel() != 1 or not STATE.recording or not later.possible(torch):
+        return
+    args, kwargs = token
+    limit = kwargs.get("max_norm", args[1] if len(args) > 1 else None)
+    step = max(STATE.live[0], 0) + 1
+    if isinstance(limit, (int, float)):
+        SIGNALS.record("clip_norm/limit", float(limit), step)
+    if value.device.type == "cpu":
+        SIGNALS.record("clip_norm", value.item(), step)
+    else:
+        with later.unseen(torch):
+            later.read(value.detach().reshape(1), lambda values: SIGNALS.record("clip_norm", values[0], step))

@@ -1,0 +1,54 @@
+"""Whether gradients are cleared between two steps: seen by whether a gradient is the same tensor, untouched since.
+
+Of a few parameters, at the beginning of each backward pass: a gradient that is None, another tensor, or one that was
+written to since the step before or the last backward pass has been cleared, or is at least in the script's own hands.
+"""
+
+import weakref
+from typing import Any
+
+WATCHED = 3  # parameters of an optimizer
+
+
+class Kept:
+    """Of one optimizer."""
+
+    def __init__(self) -> None:
+        self._watched: list[tuple[weakref.ref[Any], int, int]] = []  # parameter, its gradient's id and version
+        self._cleared = True
+        self._passes = 0
+
+    def after_step(self, optimizer: Any) -> None:
+        """The optimizer has stepped: watch what it leaves."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        some = parameters[:: max(len(parameters) // WATCHED, 1)][:WATCHED]
+        self._watched = [(weakref.ref(p), id(p.grad), p.grad._version) for p in some]
+        self._cleared, self._passes = not some, 0
+
+    def before_backward(self) -> None:
+        """Gradients will be added to what is there now."""
+        self._passes += 1
+        if not self._cleared:
+            # All of them: a script may clear some by itself.
+            self._cleared = not all(
+                _now(parameter) == (number, version) for parameter, number, version in self._watched
+            )
+
+    def after_backward(self) -> None:
+        """What the pass has added is no clearing."""
+        if not self._cleared:
+            self._watched = [
+                (parameter, *now) for parameter, _, _ in self._watched if (now := _now(parameter)) is not None
+            ]
+
+    def before_step(self) -> float | None:
+        """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
+        if not self._passes:
+            return None
+        return 0.0 if self._cleared or not self._watched else 1.0
+
+
+def _now(parameter: "weakref.ref[Any]") -> tuple[int, int] | None:
+    held = parameter()
+    gradient = held.grad if held is not None else None
+    return (id(gradient), gradient._version) if gradient is not None else None

@@ -1,0 +1,131 @@
+"""The loss, from what the script calls backward on: no metric of the script's, and nothing that it filters."""
+
+import sys
+import weakref
+from typing import Any
+
+from diagd.probes import later
+from diagd.probes.box.layout import Live
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.kept import Kept
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+_STEP = int(Live.STEP)
+_patches = Patches()
+
+
+class _Losses:
+    """Of the step under way."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.sum = 0.0
+        self.count = 0
+        self.dtype = ""
+        self.scaled: tuple[Any, Any] | None = None  # what a gradient scaler has made of a loss, and the scaler
+
+
+LOSSES = _Losses()
+WATCHED: dict[int, Kept] = {}  # by optimizer, of whose gradients it is followed whether they are cleared
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.autograd is there, or the gradient scaler: what that scales is to be told as it was."""
+    torch = sys.modules["torch"]
+    if module.__name__ == "torch.autograd":
+        _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, _before, _after, _over))
+        return
+    _patches.replace(module.GradScaler, "scale", lambda f: around_eager(torch, probe, f, _scaling, _scaled, _ignore))
+
+
+def remove() -> None:
+    """Put torch's own method back."""
+    _patches.undo()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do."""
+
+
+def _scaling(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args and args[0]._enabled else None
+
+
+def _scaled(scaler: Any, result: Any) -> None:
+    if type(result) is sys.modules["torch"].Tensor:
+        LOSSES.scaled = weakref.ref(result), weakref.ref(scaler)
+
+
+def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A backward pass begins; its probe, around this one, has counted it."""
+    if STATE.backward_depth > 1 or STATE.live is None:
+        return None
+    for kept in WATCHED.values():
+        kept.before_backward()
+    roots = args[0] if args else kwargs.get("tensors")
+    if roots is not None:
+        _look(roots)
+    return True
+
+
+def _after(token: Any, result: Any) -> None:
+    for kept in WATCHED.values():
+        kept.after_backward()
+
+
+def _over(token: Any, error: BaseException) -> None:
+    """It has failed: what it left is the script's affair."""
+
+
+def _look(roots: Any) -> None:
+    """Take the loss from what torch.autograd.backward was given: a tensor, or several."""
+    torch = sys.modules["torch"]
+    root: Any = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None)
+    if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
+        return
+    step = max(STATE.live[_STEP], 0) + 1
+    if step != LOSSES.step:
+        _finish()
+        LOSSES.step = step
+    dtype = str(root.dtype)
+    if dtype != LOSSES.dtype:
+        LOSSES.dtype = dtype
+        SIGNALS.fact("loss/dtype", dtype.removeprefix("torch."))
+    scale = _scale_of(root)
+    if root.device.type == "cpu":
+        _add(step, root.item() / (1.0 if scale is None else float(scale)))
+        return
+    with later.unseen(torch):
+        value = root.detach() if scale is None else root.detach() / scale
+        later.read(value.reshape(1), lambda values: _add(step, values[0]))
+
+
+def _scale_of(root: Any) -> Any:
+    """By what a gradient scaler has multiplied it: a tensor on its device, or a number; None where none has."""
+    if LOSSES.scaled is None:
+        return None
+    of, by = LOSSES.scaled[0](), LOSSES.scaled[1]()
+    LOSSES.scaled = None
+    return by.__dict__.get("_scale") if of is root and by is not None else None
+
+
+def _add(step: int, value: float) -> None:
+    if step == LOSSES.step:
+        LOSSES.sum += value
+        LOSSES.count += 1
+    else:
+        SIGNALS.record("loss", value, step)  # it has come late, from a device
+
+
+def _finish() -> None:
+    if LOSSES.count:
+        SIGNALS.record("loss", LOSSES.sum / LOSSES.count, LOSSES.step)
+    LOSSES.sum, LOSSES.count = 0.0, 0
+
+
+def step_completed() -> None:
+    """The step's last backward pass is behind it."""
+    if LOSSES.count:
+        _finish()

@@ -1,0 +1,88 @@
+"""Learning rates, and what schedulers do with them."""
+
+import sys
+import weakref
+from typing import Any
+
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import Patches, Probe
+from diagd.probes.signals import SIGNALS
+
+EVERY = 16  # steps after which a rate that has not changed is told again
+MAX_GROUPS = 16  # of all optimizers
+# What a scheduler is made with that says how far it goes.
+_SPANS = ("step_size", "milestones", "gamma", "T_max", "total_iters", "total_steps", "T_0", "T_mult", "eta_min")
+
+_patches = Patches()
+
+
+class Rates:
+    """Of all optimizers of this process."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._first: dict[int, tuple[Any, int]] = {}  # optimizer's id -> reference, number of its first group
+        self._groups = 0
+
+    def before_step(self, optimizer: Any, step: int) -> None:
+        """An optimizer is about to step with these rates."""
+        groups = optimizer.param_groups
+        first = self._number(optimizer, len(groups))
+        for number, group in enumerate(groups, first):
+            rate = group.get("lr")
+            if number >= MAX_GROUPS or rate is None or not group["params"]:
+                continue
+            if not isinstance(rate, (float, int)):
+                if getattr(rate, "device", None) is None or rate.device.type != "cpu":
+                    continue  # reading it would wait for the device
+                rate = float(rate)
+            name = f"lr/{number}"
+            if rate != self._last.get(name) or step % EVERY == 0:
+                self._last[name] = rate
+                SIGNALS.record(name, rate, step)
+
+    def _number(self, optimizer: Any, groups: int) -> int:
+        known = self._first.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            known = self._first[id(optimizer)] = weakref.ref(optimizer), self._groups
+            for number in range(self._groups, min(self._groups + groups, MAX_GROUPS)):
+                SIGNALS.fact(f"lr/{number}/optimizer", type(optimizer).__name__)
+            self._groups += groups
+        return known[1]
+
+
+class _Schedulers:
+    """Those that were made."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}
+
+
+SCHEDULERS = _Schedulers()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.optim.lr_scheduler is there."""
+    torch = sys.modules["torch"]
+    base = getattr(module, "LRScheduler", None) or module._LRScheduler
+    _patches.replace(base, "__init__", lambda f: around_eager(torch, probe, f, _making, _made, _ignore))
+
+
+def remove() -> None:
+    """Put torch's own method back."""
+    _patches.undo()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do."""
+
+
+def _making(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0]
+
+
+def _made(scheduler: Any, result: Any) -> None:
+    spans = {name: scheduler.__dict__[name] for name in _SPANS if name in scheduler.__dict__}
+    said = " ".join(f"{name}={sorted(value) if hasattr(value, 'elements') else value}" for name, value in spans.items())
+    SIGNALS.fact("lr/scheduler", f"{type(scheduler).__name__} {said}".strip()[:300])
