@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from diagd.daemon.aggregator.plotting import plots_of
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Status
@@ -46,6 +47,7 @@ def job_report(state: JobState, incidents: Sequence[Incident]) -> dict[str, Any]
         ),
         "incidents": [incident.as_json() for incident in sorted(incidents, key=lambda i: i.order)],
         "notes": _notes(state),
+        "plots": plots_of(state, incidents),
     }
 
 
