@@ -167,7 +167,7 @@ def test_mlflow_and_trainers_are_seen(recording: BoxWriter, loggers_on: Probe) -
         def log_metric(self, run_id: Any, key: Any, value: Any, timestamp: Any = None, step: Any = None) -> Any:
             pass
 
-        def log_batch(self, run_id, metrics=(), params=(), tags=()):  # type: ignore[no-untyped-def]
+        def log_batch(self, run_id: Any, metrics: Any = (), params: Any = (), tags: Any = ()) -> Any:
             pass
 
     class Trainer:

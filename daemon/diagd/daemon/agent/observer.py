@@ -11,7 +11,9 @@ from diagd.daemon.agent.cgroup import Cgroups
 from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
 from diagd.daemon.agent.ledgers import LedgerShelf
+from diagd.daemon.agent.metric_files import MetricFiles, Writer
 from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.signal_mix import SignalMix
 from diagd.daemon.agent.signals import SignalShelf
 from diagd.daemon.agent.snapshot import RankWatch
 from diagd.daemon.agent.usage import GONE
@@ -49,6 +51,8 @@ class Observer:
         self._watches: dict[int, RankWatch] = {}  # by rank
         self._shelf = LedgerShelf()
         self._scalars = SignalShelf()
+        self._files = MetricFiles(self._proc.root)
+        self._mix = SignalMix()
         self._watched: set[tuple[int, int]] = set()  # (pid, start): all with a box, and data workers
         self._children_at_s = -1e9
         self._pool = ThreadPoolExecutor(workers, "diagd-look")
@@ -99,7 +103,10 @@ class Observer:
 
     def signals(self, anew: bool = False) -> list[SignalNews]:
         """Likewise of their scalars."""
-        return self._scalars.news(self._boxes(), anew)
+        found = self._scalars.news(self._boxes(), anew)
+        writers = [Writer(w.box.rank, w.pid, w.box.reader.live(Live.STEP)) for w in self._watches.values()]
+        pids = {writer.rank: writer.pid for writer in writers}
+        return self._mix.join(pids, found, self._files.news(writers), anew)
 
     def _boxes(self) -> list[tuple[int, int, Path]]:
         return [(watch.box.rank, watch.pid, watch.box.path) for watch in self._watches.values()]
@@ -131,6 +138,7 @@ class Observer:
     def close(self) -> None:
         """Let go of all threads, maps and descriptors."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._files.close()
         self._exits.close()
         self._folder.close()
 
