@@ -3,6 +3,8 @@
 import atexit
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 
 from diagd.probes import groups
 from diagd.probes.box.layout import Live
@@ -11,6 +13,7 @@ from diagd.probes.state import STATE
 
 PERIOD_S = 0.25
 _TIMED = 16  # one in so many ticks is timed
+ERRANDS: deque[Callable[[], None]] = deque(maxlen=32)  # small work off the step path that a probe has for this thread
 _stop = threading.Event()
 _thread: threading.Thread | None = None
 _registered = False
@@ -75,6 +78,8 @@ def _tick() -> None:
     living = list(groups.TABLE.values())
     if living:
         _count(living)
+    if ERRANDS:
+        ERRANDS.popleft()()
 
 
 def _count(living: list[groups.Group]) -> None:

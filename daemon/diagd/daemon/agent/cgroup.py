@@ -35,6 +35,10 @@ class Cgroups:
                     limits.append(int(text))
         return min(limits, default=None)
 
+    def memory_folders(self, pid: int) -> tuple[Path, ...]:
+        """Its memory cgroup and those above it, innermost first."""
+        return tuple(dict.fromkeys(self._folders(pid)))
+
     def cpu_stat(self, pid: int) -> Path | None:
         """The file that counts how long the process's cgroup was kept from its CPUs; None where there is none."""
         return next((f for folder in self._folders(pid, "cpu") if (f := folder / "cpu.stat").is_file()), None)

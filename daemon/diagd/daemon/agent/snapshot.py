@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diagd.daemon.agent import boxes, frames, pyspy, stacks
 from diagd.daemon.agent.discovery import Box
+from diagd.daemon.agent.memory import MemoryMeter
 from diagd.daemon.agent.pace import PaceMeter
 from diagd.daemon.agent.procfs import Call, Procfs, Stat
 from diagd.daemon.agent.usage import Meter, Usage
@@ -28,12 +29,14 @@ class RankWatch:
     """What is remembered of one rank's process from look to look."""
 
     def __init__(
-        self, box: Box, proc: Procfs, memory_limit_bytes: int | None = None, cpu_stat: Path | None = None
+        self, box: Box, proc: Procfs, memory_limit_bytes: int | None = None, cpu_stat: Path | None = None,
+        memory_folders: Sequence[Path] = (),
     ) -> None:  # fmt: skip
         self.box = box
         self.proc = proc
         self.pace = PaceMeter(box.pid, box.reader, proc, cpu_stat)
         self.meter = Meter(box.pid, proc)
+        self.memory = MemoryMeter(box.pid, proc, memory_folders)
         self.stacks: tuple[Stack, ...] = ()
         self.history: tuple[Operation, ...] = ()
         self.recorder: tuple[Operation, ...] = ()
@@ -81,6 +84,7 @@ class RankWatch:
         self.facts = self._facts(stat, status, usage)
         if stat is not None and alive:
             self.facts.extra.update(self.pace.read(stat, now_s))
+            self.facts.extra.update(self.memory.read(stat, self.meter, now_s))
         return self.facts
 
     def waits_s(self, now_s: float) -> float:

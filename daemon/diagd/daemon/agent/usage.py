@@ -13,7 +13,7 @@ from diagd.daemon.state.model import Child
 
 OWN_THREAD = "diagd"
 GONE = "gone"  # of a child: it ended, nobody saw how
-_DATA_WORKER = "pt_data_worker"  # the name that torch gives the main thread of its workers
+DATA_WORKER = "pt_data_worker"  # the name that torch gives the main thread of its workers
 _THREADS_EVERY_S = 10.0  # until it is found, diagd's thread is looked for this often
 _ENDED_CHILDREN = 32
 
@@ -64,7 +64,7 @@ class ChildSample:
     @property
     def is_data_worker(self) -> bool:
         """Whether torch named it so; older torches do not, and only the stack tells."""
-        return self.stat.name.startswith(_DATA_WORKER)
+        return self.stat.name.startswith(DATA_WORKER)
 
 
 @dataclass(slots=True)

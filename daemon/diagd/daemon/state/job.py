@@ -17,6 +17,7 @@ CPU_NOISE_RATIO = 0.02  # of one core
 CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
 IO_NOISE_BYTES_PER_S = 64 * 1024
 RSS_NOISE_BYTES = 32 * 1024 * 1024  # what an onlooker asks of a rank (the flight recorder, a dump) takes some memory
+MEMORY = "memory/"  # of Facts.extra
 LOOK_HOLDS_S = 1.0  # a look and the numbers that say the rank has moved are that far apart at most
 MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
 
@@ -156,7 +157,7 @@ class JobState:
         c, r = self.columns, fact.rank
         fresh = not c.known[r] or c.pid[r] != fact.pid
         if fresh:
-            self._reset(r, now_s)
+            self._reset(r, fact.pid, now_s)
         self._note_signs(fact, now_s, fresh)
         self._note_interval(fact)
         c.known[r], c.is_rank[r], c.pid[r], c.seen_s[r] = True, True, fact.pid, now_s
@@ -168,7 +169,14 @@ class JobState:
         self.phases[r], self.main_states[r] = fact.phase, fact.main_state
         if fact.extra:
             self._pace(r, fact.pid).note(fact, now_s)
+            self._note_memory(fact)
         self.world_size = max(self.world_size, r + 1)
+
+    def _note_memory(self, fact: Facts) -> None:
+        """What the agent sees of its memory stands beside what the rank itself tells of it."""
+        for name, value in fact.extra.items():
+            if name.startswith(MEMORY):
+                self.signals.put(fact.rank, name, [max(fact.step, 0)], [value])
 
     def _note_signs(self, fact: Facts, now_s: float, fresh: bool) -> None:
         c, r = self.columns, fact.rank
@@ -209,7 +217,7 @@ class JobState:
         new, old = passed_s / steps, c.step_interval_s[r]
         c.step_interval_s[r] = new if old == NEVER else 0.7 * old + 0.3 * new
 
-    def _reset(self, rank: int, now_s: float) -> None:
+    def _reset(self, rank: int, pid: int, now_s: float) -> None:
         """A new process under this number: nothing of the old one counts."""
         for name in Columns.__slots__:
             column = getattr(self.columns, name)
@@ -218,6 +226,7 @@ class JobState:
         self.columns.step[rank] = -1
         self.columns.step_interval_s[rank] = NEVER
         self.details.pop(rank, None)
+        self.signals.begin(rank, pid)
 
     def _grow(self, rank: int) -> None:
         size = len(self.columns.known)

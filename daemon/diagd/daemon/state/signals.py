@@ -106,9 +106,13 @@ class SignalBook:
     def apply(self, news: Iterable[SignalNews]) -> None:
         """Take what is new."""
         for one in news:
-            if self._pids.setdefault(one.rank, one.pid) != one.pid:
-                self._forget(one.rank, one.pid)
+            self.begin(one.rank, one.pid)
             self._take(one)
+
+    def begin(self, rank: int, pid: int) -> None:
+        """The rank is this process; another one under its number begins anew."""
+        if self._pids.setdefault(rank, pid) != pid:
+            self._forget(rank, pid)
 
     def put(self, rank: int, name: str, steps: Sequence[int] | Ints, values: Sequence[float] | Floats) -> None:
         """Add to one series."""

@@ -1,0 +1,116 @@
+"""What memory a rank and its data workers hold, and what is left for them, look after look."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from diagd.daemon.agent.procfs import Procfs, Stat, listed
+from diagd.daemon.agent.room import room
+from diagd.daemon.agent.usage import DATA_WORKER, Meter
+
+PREFIX = "memory/"
+OFTEN_S = 0.45
+SELDOM_S = 5.0
+_SHARED_OUT_S = 30.0  # smaps_rollup walks all pages of a process
+_SHARED_OUT_COST = 1000.0  # and never takes more than a thousandth of the time
+_NAMED_BY = 10  # looks: a child that has no data worker's name by then is none
+_WORKER = 1 << 30
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class MemoryMeter:
+    """One rank's memory, as `Facts.extra` carries it; bytes where nothing else is said.
+
+    At each look: `memory/rss`; `memory/worker_rss` (anonymous, all living data workers together), `memory/workers`
+    (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers: another one, and they were started
+    anew), where there are some; `memory/at_s`, the time of it.
+    Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
+    at a cgroup's limit), `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`, `memory/fds`,
+    `memory/children`, and, where the kernel tells cheaply, `memory/pss` and `memory/worker_pss`.
+    """
+
+    def __init__(self, pid: int, proc: Procfs, folders: Sequence[Path] = ()) -> None:
+        self._pid = pid
+        self._proc = proc
+        self._folders = tuple(folders)
+        self._often_s = self._seldom_s = self._shared_out_s = -1e9
+        self._shared_out_every_s = _SHARED_OUT_S
+        self._had_workers = False
+        self._seen: dict[int, int] = {}  # children: how often each was looked at without being a data worker
+
+    def read(self, stat: Stat, meter: Meter, now_s: float) -> dict[str, float]:
+        """What is due; nothing where it was read just now."""
+        if now_s - self._often_s < OFTEN_S:
+            return {}
+        self._often_s = now_s
+        workers = self._data_workers()
+        found = {"at_s": now_s, "rss": float(stat.rss_bytes), **self._of_workers(workers)}
+        if now_s - self._seldom_s >= SELDOM_S:
+            self._seldom_s = now_s
+            found |= self._room() | _shm(self._proc.root / str(self._pid) / "root/dev/shm")
+            found |= {"fds": float(len(listed(f"{self._proc.root}/{self._pid}/fd")))}
+            found |= {"children": float(len(meter.living_children()))}
+        if now_s - self._shared_out_s >= self._shared_out_every_s:
+            self._shared_out_s = now_s
+            found |= self._shared_out(workers)
+        return {f"{PREFIX}{name}": value for name, value in found.items()}
+
+    def _data_workers(self) -> list[int]:
+        """The data workers among its children, by the name that torch gives them once they run."""
+        children = self._proc.children(self._pid)
+        for pid in children:
+            times = self._seen.get(pid, 0)
+            if times < _NAMED_BY:
+                named = self._proc.text(f"{pid}/comm").startswith(DATA_WORKER)
+                self._seen[pid] = _WORKER if named else times + 1
+        self._seen = {pid: times for pid, times in self._seen.items() if pid in children}
+        return [pid for pid in children if self._seen[pid] == _WORKER]
+
+    def _of_workers(self, workers: list[int]) -> dict[str, float]:
+        sizes = [size for pid in workers if (size := anonymous_bytes(self._proc, pid)) is not None]
+        if not sizes:
+            had, self._had_workers = self._had_workers, False
+            return {"workers": 0.0} if had else {}
+        self._had_workers = True
+        return {"worker_rss": float(sum(sizes)), "workers": float(len(sizes)), "worker_first": float(min(workers))}
+
+    def _room(self) -> dict[str, float]:
+        return {name: float(value) for name, value in room(self._proc, self._folders)._asdict().items()}
+
+    def _shared_out(self, workers: list[int]) -> dict[str, float]:
+        """What each process would leave behind, its part of shared pages: only so forked copies add up."""
+        began = os.times()
+        found = {"pss": _pss(self._proc, self._pid)}
+        if workers:
+            found["worker_pss"] = sum(_pss(self._proc, pid) for pid in workers)
+        ended = os.times()
+        took_s = ended.user - began.user + ended.system - began.system
+        self._shared_out_every_s = max(_SHARED_OUT_S, _SHARED_OUT_COST * took_s)
+        return {name: value for name, value in found.items() if value}
+
+
+def anonymous_bytes(proc: Procfs, pid: int) -> int | None:
+    """A process's resident memory without files and shared memory, whose pages others hold or the kernel can drop."""
+    fields = proc.read(f"{pid}/statm").split()
+    if len(fields) < 3 or not (fields[1].isdigit() and fields[2].isdigit()):
+        return None
+    return max(int(fields[1]) - int(fields[2]), 0) * _PAGE
+
+
+def _pss(proc: Procfs, pid: int) -> float:
+    for line in proc.read(f"{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            value = line.split()[1]
+            return float(value) * 1024 if value.isdigit() else 0.0
+    return 0.0
+
+
+def _shm(folder: Path) -> dict[str, float]:
+    """The shared memory that the process sees, which in a container is its own."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return {}
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    shm = {"shm_used": float(used), "shm_free": float(found.f_bavail * found.f_frsize)}
+    return {**shm, "shm_inodes_free": float(found.f_favail)} if found.f_files else shm

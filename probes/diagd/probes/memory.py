@@ -1,0 +1,108 @@
+"""This rank's own memory after each step, and, where that grows, which of the script's containers grow with it.
+
+Signals (bytes, after the optimizer's step, when the graph of the step is gone):
+
+    memory/floor   anonymous resident memory of this process
+    memory/device_allocated, memory/device_reserved, memory/device_active, memory/device_inactive_split (free, but in
+                   pieces of segments in use), memory/device_peak (since the last reset, which is the script's to make),
+                   memory/device_retries, memory/device_ooms (counts),
+                   memory/device_total: of the device of this rank, see device_memory.py
+
+Facts, as JSON: memory/holder (what grows, empty once it has been emptied), memory/loader (the newest data loader).
+"""
+
+import os
+import sys
+import time
+from _thread import get_ident
+from typing import Any
+
+from diagd.probes import device_memory, suspicion
+from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
+from diagd.probes.compiling import hook_eager
+from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+EVERY_NS = 20_000_000  # steps may be shorter than what is worth a sample
+FIRST_LOOK_NS = 3_000_000  # what a look is thought to take before there was one
+LOOK_NS = 4_000_000
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_patches = Patches()
+_hooks: list[Any] = []
+
+
+class _Watch:
+    """What is remembered of this process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.statm = -1
+        self.step = 0
+        self.read_ns = 0
+        self.suspicion = suspicion.Suspicion()
+        self.look_ns = FIRST_LOOK_NS
+
+
+_watch = _Watch()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.optim.optimizer or torch.utils.data.dataloader is there."""
+    if hasattr(module, "_BaseDataLoaderIter"):
+        _patches.replace(module._BaseDataLoaderIter, "__init__", wrapper(probe, _loader, _ignore, _ignore))
+        return
+    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(sys.modules["torch"], probe, _stepped)))
+
+
+def remove() -> None:
+    """Take the hooks away."""
+    _patches.undo()
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def _ignore(*_: Any) -> None:
+    """There is nothing to do afterwards."""
+
+
+def _stepped(optimizer: Any) -> None:
+    live = STATE.live
+    if live is None or get_ident() != STATE.trainer:
+        return
+    step, now_ns = live[_STEP], time.monotonic_ns()
+    if (step <= _watch.step and _watch.pid == os.getpid()) or now_ns - _watch.read_ns < EVERY_NS:
+        return
+    if _watch.pid != os.getpid():
+        _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
+    _watch.step, _watch.read_ns = step, now_ns
+    floor = own_bytes()
+    SIGNALS.record("memory/floor", floor, step)
+    device_memory.sample(step, now_ns)
+    live[_OVERHEAD] += time.monotonic_ns() - now_ns
+    if floor and _watch.suspicion.due(step, floor) and BUDGET.affords(_watch.look_ns):
+        _look(step, floor)
+
+
+def own_bytes() -> int:
+    """This process's resident memory without files and shared memory; 0 where the kernel does not say."""
+    if _watch.statm < 0:
+        _watch.statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    _, resident, shared, *_ = os.pread(_watch.statm, 200, 0).split()
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def _look(step: int, floor: int) -> None:
+    began_ns = time.perf_counter_ns()
+    _watch.suspicion.look(sys._getframe(2), step, floor, began_ns + LOOK_NS)
+    took = time.perf_counter_ns() - began_ns
+    _watch.look_ns = took
+    BUDGET.spent(took)
+
+
+def _loader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) > 1 and get_ident() == STATE.trainer and not STATE.evaluating:
+        suspicion.note_loader(args[1])
+    return None
