@@ -9,6 +9,7 @@ from diagd.daemon.detectors import (
     divergence,
     elsewhere,
     ended,
+    memory_rules,
     mismatch,
     outside,
     parted,
@@ -140,6 +141,7 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     data.same_data,
     data.same_workers,
     data.same_order,
+    memory_rules.memory,
 )
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
@@ -160,7 +162,7 @@ _DEPTH = (
 )
 
 
-_OF_ITS_OWN = ("precision.", "divergence.")  # what a rank computes is wrong, whatever else befalls it
+_OF_ITS_OWN = ("precision.", "divergence.", "memory.")  # what a rank computes is wrong, whatever else befalls it
 
 
 def _depth(finding: Finding) -> int:

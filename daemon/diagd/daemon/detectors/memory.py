@@ -1,0 +1,108 @@
+"""What the memory rules share: how much room there is, when it is full, and how sizes and forecasts are said."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.growth import MIB, Floats, Growth, Ints, growth
+from diagd.daemon.state.columns import NEVER
+from diagd.daemon.state.job import JobState
+
+GIB = 1024 * MIB
+LEAST_BYTES = 32 * MIB
+LEAST_PART = 0.1  # of what was held before
+ENOUGH_BYTES = GIB  # whatever was held before
+CREDIBLE = 4.0  # a forecast reaches as far ahead as so many times what was seen
+NEAR_S = 3600.0
+NEAR_STEPS = 500
+FAR_S = 24 * 3600.0
+FAR_STEPS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a room is full; steps from now on."""
+
+    steps: int
+    first: int
+    last: int
+    step_s: float  # 0 not known
+    at_step: int
+    credible: bool
+
+    @property
+    def seconds(self) -> float:
+        """From now on; infinite where it is not known what a step takes."""
+        return self.steps * self.step_s if self.step_s else float("inf")
+
+    @property
+    def near(self) -> bool:
+        """Within the hour or 500 steps, and not farther ahead than four times what was seen."""
+        return self.credible and (self.seconds <= NEAR_S or self.steps <= NEAR_STEPS)
+
+    @property
+    def within_reach(self) -> bool:
+        """Within a day or 100,000 steps at this pace, however short it was seen."""
+        return self.seconds <= FAR_S or self.steps <= FAR_STEPS
+
+    @property
+    def text(self) -> str:
+        """ "in about 8200 steps (7100 to 9900, about 6 min 50 s), near step 8400"."""
+        taken = f", about {words.seconds_text(self.seconds)}" if self.step_s else ""
+        return f"in about {self.steps} steps ({self.first} to {self.last}{taken}), near step {self.at_step}"
+
+
+def forecast(state: JobState, rank: int, found: Growth, room: float, others: float = 0.0) -> Forecast:
+    """When `room` bytes are full, where others take so many bytes a step of it too."""
+    likely, first, last = found.steps_until(max(room, 0.0), others)
+    interval = float(state.columns.step_interval_s[rank])
+    step_s = interval if interval != NEVER and interval > 0 else 0.0
+    return Forecast(likely, first, last, step_s, found.until + likely, likely <= CREDIBLE * found.steps)
+
+
+def growth_of(state: JobState, rank: int, name: str) -> Growth | None:
+    """How a rank's series has grown; None where it has not, or by too little to speak of."""
+    series = state.signals.series(rank, name)
+    return worth(growth(series.steps, series.values, LEAST_BYTES)) if series is not None else None
+
+
+def worth(found: Growth | None) -> Growth | None:
+    """The growth where it is a tenth of what was held before (at most a GiB), and 32 MiB."""
+    if found is None or found.grown < max(LEAST_BYTES, min(LEAST_PART * found.before, ENOUGH_BYTES)):
+        return None
+    return found
+
+
+def newest(state: JobState, rank: int, name: str) -> float | None:
+    """The newest value of a series."""
+    series = state.signals.series(rank, name)
+    return float(series.values[-1]) if series is not None and len(series) else None
+
+
+def since_change(state: JobState, rank: int, name: str, marks: tuple[str, ...]) -> tuple[Ints, Floats]:
+    """The samples of a series since the last change of any of others, which are told with it."""
+    series = state.signals.series(rank, name)
+    if series is None:
+        return np.zeros(0, np.int64), np.zeros(0)
+    begin = 0
+    for mark in marks:
+        other = state.signals.series(rank, mark)
+        if other is not None and len(other) == len(series):
+            changed = np.flatnonzero(np.diff(other.values))
+            begin = max(begin, int(changed[-1]) + 1 if len(changed) else 0)
+    return series.steps[begin:], series.values[begin:]
+
+
+def node_of(state: JobState, rank: int) -> str:
+    """Whose memory the rank shares."""
+    return state.detail(rank).node
+
+
+def size_text(size: float) -> str:
+    """ "340 MiB", "2.1 GiB"."""
+    if abs(size) >= 10 * GIB:
+        return f"{size / GIB:.0f} GiB"
+    if abs(size) >= GIB:
+        return f"{size / GIB:.1f} GiB"
+    return f"{size / MIB:.0f} MiB" if abs(size) >= 10 * MIB else f"{size / MIB:.1f} MiB"

@@ -1,0 +1,83 @@
+"""Shared memory, through which data workers hand over their batches: a write beyond its end is a bus error."""
+
+from collections.abc import Iterator
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.growth import MIB, growth
+from diagd.daemon.detectors.memory import LEAST_BYTES, forecast, newest, node_of, size_text
+from diagd.daemon.state.job import JobState
+
+KIND = "memory.shm"
+USED, FREE, INODES = "memory/shm_used", "memory/shm_free", "memory/shm_inodes_free"
+LITTLE_PART = 0.1  # of it is free
+LITTLE_BYTES = 256 * MIB
+FEW_INODES = 1000
+LONG_STEPS = 300
+TWICE = 2  # samples, 5 s apart
+
+
+def shm(state: JobState) -> Iterator[Finding]:
+    """One finding for each node whose shared memory is nearly full, or fills."""
+    told: set[str] = set()
+    for rank in state.signals.ranks(USED):
+        node = node_of(state, rank)
+        if node in told or state.status(rank).gone:
+            continue
+        told.add(node)
+        found = _full(state, rank) or _fills(state, rank)
+        if found is not None:
+            yield found
+
+
+def _full(state: JobState, rank: int) -> Finding | None:
+    used, free = state.signals.series(rank, USED), state.signals.series(rank, FREE)
+    if used is None or free is None or min(len(used), len(free)) < TWICE:
+        return None
+    most, total = float(free.values[-TWICE:].max()), float(used.values[-1] + free.values[-1])
+    inodes = newest(state, rank, INODES)
+    few = inodes is not None and inodes < FEW_INODES
+    grew = float(used.values[-1] - used.values.min()) > 0  # what other programs left there is no fault of this job
+    if not few and (most > min(LITTLE_PART * total, LITTLE_BYTES) or not grew):
+        return None
+    what = f"{int(inodes or 0)} more files fit" if few else f"{size_text(most)} of {size_text(total)} are free"
+    summary = f"shared memory is nearly full: {what} in /dev/shm; a data worker that needs more dies of a bus error"
+    cause = Cause(
+        "small" if total < 1024 * MIB else "held",
+        "batches on their way from the data workers need more shared memory than there is", 0.85, Basis.RESEARCH,
+        (Evidence(f"/dev/shm: {what}", "kernel", rank),),
+    )  # fmt: skip
+    return _finding(rank, summary, cause, None, Severity.WARNING)
+
+
+def _fills(state: JobState, rank: int) -> Finding | None:
+    used, free = state.signals.series(rank, USED), newest(state, rank, FREE)
+    found = growth(used.steps, used.values, LEAST_BYTES) if used is not None else None
+    if found is None or free is None or found.grown < LEAST_BYTES:
+        return None
+    ahead = forecast(state, rank, found, free)
+    if found.steps < LONG_STEPS and not ahead.near:
+        return None
+    summary = f"shared memory fills by {size_text(found.slope)} a step since step {found.since}"
+    summary += f"; /dev/shm is full {ahead.text}"
+    cause = Cause(
+        "held", "batches, or storages shared by other means, are kept instead of used up", 0.7, Basis.INFERENCE,
+        (Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank),),
+    )  # fmt: skip
+    severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach else Severity.INFO
+    return _finding(rank, summary, cause, found.since, severity)
+
+
+def _finding(rank: int, summary: str, cause: Cause, step: int | None, severity: Severity) -> Finding:
+    return Finding(
+        kind=KIND,
+        severity=severity,
+        ranks=(rank,),
+        summary=words.shortened(summary),
+        causes=(cause,),
+        names=("shm",),
+        step=step,
+        sure=True,
+        goes_on=True,
+        key="shm",
+    )
