@@ -9,7 +9,7 @@ from tests.detectors.states import Job, job
 from tests.detectors.tensors import own, same, training
 
 from diagd.daemon.detectors.finding import Basis, Severity
-from diagd.daemon.state.model import Group
+from diagd.daemon.state.model import Group, Operation
 from diagd.daemon.state.tensors import TensorInfo
 
 STEPS = range(1, 21)
@@ -128,6 +128,14 @@ def test_replicas_without_a_wrapper_are_known_by_their_equal_weights_and_losses(
     assert not seen({"loaded": alike, "loss": apart}, 2, "").find()
     assert not seen({"loaded": alike}, 2, "").find()
     assert not seen({"loss": alike}, 2, "").find()
+
+
+def test_ranks_that_exchange_what_they_compute_may_share_their_samples() -> None:
+    made = seen({"input": alike, "loss": alike}, 2, "")
+    placed = made.ranks[0]
+    placed.detail = replace(placed.detail, history=(Operation("ALLGATHER", "0", 9),))
+    made.passes(1.0)
+    assert not made.find()
 
 
 @pytest.mark.parametrize("shard", [own, lambda rank, step: own(rank, step) if rank else same(rank, step)])

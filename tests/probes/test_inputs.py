@@ -17,6 +17,7 @@ from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.state import STATE
 
+EVAL_FRAME = "torch._dynamo.eval_frame"
 Told = dict[str, dict[int, Any]]
 
 
@@ -25,8 +26,7 @@ def told(recording: BoxWriter, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """What was recorded, by name and step; the process stands for one of two ranks."""
     two = SimpleNamespace(is_initialized=lambda: True, get_world_size=lambda: 2, get_process_group_ranks=lambda g: g)
     monkeypatch.setitem(sys.modules, "torch.distributed", two)
-    for name in [name for name in sys.modules if name == "torch._dynamo"]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, EVAL_FRAME, SimpleNamespace(cached_backends={1: None}))  # as optimizers leave it
     inputs.INPUTS.__init__()  # type: ignore[misc]
     randomness.WATCH.__init__()  # type: ignore[misc]
 
@@ -113,10 +113,11 @@ def test_without_a_wrapper_the_first_module_called_after_a_step_is_looked_at_onc
 def test_no_hook_waits_where_models_are_compiled_or_there_is_one_rank(
     told: Callable[[], Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch._dynamo", SimpleNamespace())
-    inputs._arm(probe())
-    assert inputs.INPUTS.armed is None
-    monkeypatch.delitem(sys.modules, "torch._dynamo")
+    for frames in (SimpleNamespace(cached_backends={1: None, 2: print}), SimpleNamespace()):
+        monkeypatch.setitem(sys.modules, EVAL_FRAME, frames)
+        inputs._arm(probe())
+        assert inputs.INPUTS.armed is None
+    monkeypatch.setitem(sys.modules, EVAL_FRAME, SimpleNamespace(cached_backends={}))
     monkeypatch.setattr(sys.modules["torch.distributed"], "get_world_size", lambda: 1)
     inputs._arm(probe())
     assert inputs.INPUTS.armed is None

@@ -44,6 +44,7 @@ class _Inputs:
         self.step = -1  # whose input was looked at
         self.wrapped = False  # a wrapper was seen to be called
         self.armed: Any = None  # the hook on all modules, while it is there
+        self.told_replicas = False
         self.looked_for_dropout = False
 
 
@@ -107,8 +108,8 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if module.training:
         INPUTS.wrapped = True
         randomness.at_forward()
-        if INPUTS.step < 0:
-            _tell_replicas(wrapper)
+        if not INPUTS.told_replicas:
+            INPUTS.told_replicas = _tell_replicas(wrapper)
         _look(module, given, kwargs)
     STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
@@ -124,11 +125,12 @@ def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             SIGNALS.fact("data/dropout", ",".join(names))
 
 
-def _tell_replicas(wrapper: Any) -> None:
-    """The ranks over which the wrapper averages: each is meant to have an input of its own."""
+def _tell_replicas(wrapper: Any) -> bool:
+    """The ranks over which the wrapper averages: each is meant to have an input of its own. False: not known yet."""
     found = _ranks(wrapper)
     if found is not None:
         SIGNALS.fact("data/replicas", f"{found[0]} {_written(sorted(found[1]))}")
+    return found is not None
 
 
 def _written(ranks: list[int]) -> str:
@@ -141,8 +143,10 @@ def _ranks(wrapper: Any) -> tuple[str, list[int]] | None:
     distributed = sys.modules["torch.distributed"]
     kind = type(wrapper).__name__
     if kind == "FSDPState":
-        groups = getattr(wrapper, "_fsdp_param_groups", None) or [getattr(wrapper, "_fsdp_param_group", None)]
-        mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None)
+        # The outermost module may have no parameters of its own: then those below it tell, from its second call on.
+        below = getattr(getattr(wrapper, "_state_ctx", None), "all_states", ())
+        groups = [group for state in (wrapper, *below) for group in getattr(state, "_fsdp_param_groups", ())]
+        mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None) if groups else None
         return ("fsdp2", mesh.mesh.flatten().tolist()) if mesh is not None else None
     group = getattr(wrapper, "process_group", None) or getattr(wrapper, "data_parallel_group", None)
     if group is None:
@@ -168,7 +172,7 @@ def _dropping(module: Any) -> list[str]:
 def _arm(probe: Probe) -> None:
     """After an optimizer's step: wait for the first module that is called, where no wrapper tells."""
     fingerprint.collect()
-    if INPUTS.wrapped or INPUTS.armed is not None or STATE.live is None or "torch._dynamo" in sys.modules:
+    if INPUTS.wrapped or INPUTS.armed is not None or STATE.live is None or _compiles():
         return
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2:
@@ -177,6 +181,13 @@ def _arm(probe: Probe) -> None:
     if step != INPUTS.step and is_due(step):
         register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
         INPUTS.armed = register(_hook(sys.modules["torch"], probe))
+
+
+def _compiles() -> bool:
+    """Whether torch.compile is in use, or cannot be seen not to be: its guards would see a hook come and go."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None)
+    return frames is not None and (backends is None or any(callable(backend) for backend in list(backends.values())))
 
 
 def _hook(torch: Any, probe: Probe) -> Any:

@@ -10,6 +10,8 @@ from diagd.daemon.state.ledger import NONE
 
 RECENT = 128  # samples of a series that are compared: agents report at different moments
 OFTEN = 0.5  # operations a step
+# What averaging gradients needs. Ranks that also exchange parts of what they compute may share each sample.
+_AVERAGING = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "BROADCAST", "BARRIER"})
 
 
 class Replicas(NamedTuple):
@@ -46,6 +48,12 @@ def replicas_of(state: JobState) -> list[Replicas]:
     return found
 
 
+def _only_averages(state: JobState, rank: int) -> bool:
+    """Whether nothing but averaging is known of what the rank communicates."""
+    detail = state.detail(rank)
+    return all(op.name in _AVERAGING for op in (*detail.history, *detail.operations))
+
+
 def _members(text: str) -> tuple[int, ...]:
     """As the probe writes them: `first:last:step`, or one by one; none where that cannot be read."""
     try:
@@ -60,7 +68,7 @@ def _members(text: str) -> tuple[int, ...]:
 def _by_equal_weights(state: JobState) -> list[Replicas]:
     """All ranks, where each holds all that is trained, always equal, and communicates at its steps."""
     ranks = tuple(range(state.world_size))
-    if len(ranks) < 2 or not all(_communicates(state, rank) for rank in ranks):
+    if len(ranks) < 2 or not all(_communicates(state, rank) and _only_averages(state, rank) for rank in ranks):
         return []
     compared = 0
     for entry in state.tensors.entries:
