@@ -5,10 +5,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 640, 200
-LEFT, RIGHT, TOP, BOTTOM = 58, 10, 10, 24  # what the axes' words need
+WIDTH, HEIGHT = 480, 170
+LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 26  # what the axes' words need
 FOOT = HEIGHT - BOTTOM
 LOGARITHMIC = 100.0  # positive values that span more are drawn by their logarithm
+LEAST_SPAN = 0.1  # of the values' size, that the height of a picture stands for
 COLOURS = ("#2f7dd1", "#d9772b", "#3a9d5d", "#9a5fc7", "#c2507c", "#7a7f87")
 _TICKS = 4
 
@@ -84,7 +85,8 @@ def _up(values: Sequence[float]) -> Scale:
     low, high = min(values), max(values)
     if low > 0 and high / low > LOGARITHMIC:
         return Scale(low, high, FOOT, TOP, logarithmic=True)
-    room = 0.05 * (high - low) or abs(high) * 0.1 or 1.0
+    flat = LEAST_SPAN * max(abs(low), abs(high))  # what changes less is as good as constant, and looks so
+    room = max(0.05 * (high - low), (flat - (high - low)) / 2) or 1.0
     return Scale(low - room, high + room, FOOT, TOP)
 
 
