@@ -24,6 +24,7 @@ from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
 from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
+from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.state.job import JobState
 
 
@@ -142,6 +143,7 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     data.same_workers,
     data.same_order,
     memory_rules.memory,
+    *TRAINING,
 )
 # Asked, in this order, only where nothing critical was found.
 LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
@@ -162,7 +164,8 @@ _DEPTH = (
 )
 
 
-_OF_ITS_OWN = ("precision.", "divergence.", "memory.")  # what a rank computes is wrong, whatever else befalls it
+# What a rank computes is wrong, whatever else befalls it.
+_OF_ITS_OWN = ("precision.", "divergence.", "memory.", "training.", "numerics.")
 
 
 def _depth(finding: Finding) -> int:

@@ -1,9 +1,11 @@
-"""The words for each kind: what it looks like, how it comes about, what to do. They stand in catalog.toml."""
+"""The words for each kind: what it looks like, how it comes about, what to do. They stand in TOML files."""
 
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+FILES = ("catalog.toml", "training.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,12 @@ class Entry:
 
 @cache
 def _pages() -> dict[str, Entry]:
-    raw = tomllib.loads(files("diagd.daemon.incidents").joinpath("catalog.toml").read_text(encoding="utf-8"))
+    folder = files("diagd.daemon.incidents")
+    raw = {
+        kind: page
+        for name in FILES
+        for kind, page in tomllib.loads(folder.joinpath(name).read_text(encoding="utf-8")).items()
+    }
     return {
         kind: Entry(
             kind, page["title"], page["symptom"], page["mechanism"], {k: Fix(**f) for k, f in page["fix"].items()}

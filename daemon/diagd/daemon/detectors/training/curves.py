@@ -1,0 +1,87 @@
+"""Robust statistics of a scalar over the steps: nothing here is moved by a few values far off.
+
+Losses differ by orders of magnitude within a run, so they are compared on a scale that is logarithmic where all values
+are positive, and asinh otherwise (logarithmic in the large, linear around 0).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.state.signals import Series
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SIGMA = 1.4826  # of a normal distribution, over its median absolute deviation
+FLOOR = 0.02  # least spread on the logarithmic scale: 2 % (a loss averaged over large batches has hardly any noise)
+START = 10  # samples that show where a run begins
+
+
+class Curve(NamedTuple):
+    """The finite samples of a series, oldest first."""
+
+    steps: Ints
+    values: Floats
+
+    @property
+    def last_step(self) -> int:
+        """The newest sample's step."""
+        return int(self.steps[-1])
+
+    def tail(self, count: int) -> "Curve":
+        """The newest samples."""
+        return Curve(self.steps[-count:], self.values[-count:])
+
+    def until(self, step: int) -> "Curve":
+        """The samples up to a step."""
+        return Curve(self.steps[self.steps <= step], self.values[self.steps <= step])
+
+    def begin(self) -> float:
+        """The level that the run began at."""
+        return float(np.median(self.values[:START]))
+
+
+def curve_of(series: Series | None) -> Curve:
+    """A series without its NaN and infinities, which another rule speaks of; empty where there is none."""
+    if series is None:
+        return Curve(np.zeros(0, np.int64), np.zeros(0))
+    finite = np.isfinite(series.values)
+    return Curve(series.steps[finite], series.values[finite])
+
+
+def logarithmic(values: Floats) -> Floats:
+    """The values on a scale on which equal ratios are equal distances."""
+    if len(values) and values.min() > 0:
+        return np.log(values)
+    scale = float(np.median(np.abs(values))) if len(values) else 1.0
+    return np.arcsinh(values / max(scale, 1e-12))
+
+
+def spread(values: Floats) -> float:
+    """The standard deviation as the median absolute deviation has it."""
+    return SIGMA * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+
+
+def noise(values: Floats) -> float:
+    """The standard deviation around a slowly moving level, from differences of neighbours."""
+    return SIGMA * float(np.median(np.abs(np.diff(values)))) / 2**0.5 if len(values) > 1 else 0.0
+
+
+def rolling_median(values: Floats, width: int) -> Floats:
+    """The median of each `width` neighbours, from the first that has so many; empty where there are fewer."""
+    if len(values) < width:
+        return np.zeros(0)
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1))
+
+
+def lasting(holds: NDArray[np.bool_]) -> int:
+    """How many of the newest samples in a row hold."""
+    other = np.flatnonzero(~holds)
+    return len(holds) - 1 - int(other[-1]) if len(other) else len(holds)
+
+
+def figure(value: float) -> str:
+    """A number as people write it: "0.0123", "920", "1.2e+05"."""
+    return f"{value:.3g}"

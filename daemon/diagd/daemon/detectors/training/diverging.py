@@ -1,0 +1,100 @@
+"""A loss that rises and stays: worse than where the run began, and not on its way back."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, noise, rolling_median
+from diagd.daemon.detectors.training.run import Run
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.detectors.training.spike import together
+
+WIDTH = 9  # samples of the median that stands for the level
+LEAST = 24
+LASTS = 24  # samples since the best level
+LOST = 1.5  # times what had been gained since the run began
+FAR = 8.0  # deviations
+RETURNED = 0.3  # of the way back down, and it is a spike
+BLOWN = 30.0  # times both the beginning and the best: not only worse but gone
+BLOWN_FOR = 5
+MOST = 0.5  # of the ranks
+
+
+class Divergence(NamedTuple):
+    """One rank's loss that has left."""
+
+    rank: int
+    step: int  # of its best level
+    best: float
+    now: float
+    blown: bool
+
+
+def divergence(scene: Scene) -> Iterator[Finding]:
+    """The loss of most ranks rises for good."""
+    run = Run(scene)
+    wild = run.reinforced or run.adversarial
+    losses = together(run.losses())
+    found = [one for rank, curve in losses.items() if (one := diverging(rank, curve, wild)) is not None]
+    if len(found) <= MOST * len(losses):
+        return
+    worst = max(found, key=lambda one: one.now)
+    ranks = tuple(one.rank for one in found)
+    blown = all(one.blown for one in found)
+    text = (
+        f"the loss of {words.ranks_text(ranks)} has risen from {figure(worst.best)} at step {worst.step} to"
+        f" {figure(worst.now)} and does not come back"
+    )
+    evidence = [seen(f"best {figure(one.best)}, now {figure(one.now)}", one.rank, one.step) for one in found[:8]]
+    rates = [float(curve.values[-1]) for curve in run.rates(worst.rank)]
+    if rates:
+        evidence.append(seen(f"learning rate {figure(max(rates))}", worst.rank))
+    rose = run.rate_rose(worst.rank, worst.step + LASTS)
+    why = cause("rate", "the updates are too large: each step makes the loss worse", 0.65 if rose else 0.6, *evidence)
+    severity = Severity.CRITICAL if blown else Severity.WARNING
+    yield finding("training.loss_divergence", severity, ranks, text, why, names=("loss", "lr"),
+                  step=losses[worst.rank].last_step)  # fmt: skip
+
+
+def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
+    """Whether one series does."""
+    return _blown(rank, curve) or (None if wild else _rising(rank, curve))
+
+
+def _blown(rank: int, curve: Curve) -> Divergence | None:
+    values = curve.values
+    if len(values) < BLOWN_FOR + 3:
+        return None
+    early = np.abs(values[: min(10, len(values) - BLOWN_FOR)])
+    rest = np.abs(values[:-BLOWN_FOR])
+    usual = max(float(np.median(early)), float(np.median(rest)), 1e-12)
+    highest = float(np.sort(rest)[-max(len(rest) // 4, 1)])  # rewards and heavy tails reach far, and come back
+    last = values[-BLOWN_FOR:]
+    if not (last > BLOWN * max(usual, 0.1 * highest)).all() or not last[-1] >= 0.5 * last.max():
+        return None
+    at = int(np.argmin(values))
+    return Divergence(rank, int(curve.steps[at]), float(values[at]), float(np.median(last)), True)
+
+
+def _rising(rank: int, curve: Curve) -> Divergence | None:
+    if len(curve.steps) < LEAST + LASTS:
+        return None
+    level = logarithmic(curve.values)
+    smooth, smooth_level = rolling_median(curve.values, WIDTH), rolling_median(level, WIDTH)
+    at = int(smooth_level.argmin())
+    if len(smooth) - at < LASTS:
+        return None
+    best, now = float(smooth[at]), float(smooth[-1])
+    gained = max(curve.begin() - best, 0.1 * abs(best))
+    deviation = max(noise(level), FLOOR)
+    highest = float(smooth_level[at:].max())
+    back = highest - float(smooth_level[-1]) > RETURNED * (highest - float(smooth_level[at]))
+    if (now - best) / gained < LOST or (smooth_level[-1] - smooth_level[at]) < FAR * deviation / 2 or back:
+        return None
+    if float(np.median(curve.values[-LASTS // 2 :])) < curve.begin():
+        return None
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), best, now, now > BLOWN * max(curve.begin(), abs(best)))

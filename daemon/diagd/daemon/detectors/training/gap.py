@@ -1,0 +1,73 @@
+"""Train and validation part: the one gets better while the other gets worse."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, figure, noise
+from diagd.daemon.detectors.training.run import Metric, Run
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+
+EVALUATIONS = 5  # at least, of which
+SINCE = 3  # came after the best
+WORSE = 0.1  # of the best: by so much the validation loss has risen
+BAD = 0.25
+DEVIATIONS = 3.0  # of the evaluations' own noise
+BETTER = 0.05  # of the training loss: by so much it has fallen meanwhile
+
+
+def generalization_gap(scene: Scene) -> Iterator[Finding]:
+    """Of validation losses, else of accuracies."""
+    run = Run(scene)
+    if run.reinforced or run.adversarial:
+        return
+    for held_out, train, sign in (("val_loss", "loss", 1.0), ("val_accuracy", "accuracy", -1.0)):
+        for metric in run.metrics(held_out):
+            curve = _train(run, metric, train)
+            found = _parted(run, metric, curve, sign) if curve is not None else None
+            if found is not None:
+                yield found
+                return
+
+
+def _train(run: Run, metric: Metric, wanted: str) -> Curve | None:
+    if wanted == "loss":
+        return run.losses().get(metric.rank)
+    logged = next((m for m in run.metrics(wanted) if m.rank == metric.rank), None)
+    return logged.curve if logged is not None else None
+
+
+def _parted(run: Run, metric: Metric, train: Curve, sign: float) -> Finding | None:
+    """Compare the evaluations since the best one with what training did between the same steps."""
+    values = metric.curve.values
+    if len(values) < EVALUATIONS:
+        return None
+    at = int((sign * values).argmin())
+    after = values[at + 1 :]
+    if len(after) < SINCE:
+        return None
+    best, now = float(values[at]), float(np.median(after[-SINCE:]))
+    lost = sign * (now - best)
+    if lost < max(WORSE * abs(best), DEVIATIONS * noise(values)) or not (sign * (after[-SINCE:] - best) > 0).all():
+        return None
+    then, later = _level(train, int(metric.curve.steps[at])), _level(train, train.last_step)
+    if then is None or later is None or sign * (then - later) < BETTER * abs(then):
+        return None
+    what = "loss" if sign > 0 else "accuracy"
+    text = (
+        f"{metric.name} was best at step {int(metric.curve.steps[at])} ({figure(best)}) and is {figure(now)} now, while"
+        f" the training {what} went from {figure(then)} to {figure(later)}: the model learns its training data by heart"
+    )
+    why = cause("memorised", "the data is too little for the model and the number of passes over it", 0.65,
+                seen(f"{len(after)} evaluations since the best, the last {SINCE} worse", metric.rank))  # fmt: skip
+    severity = Severity.WARNING if lost >= BAD * abs(best) else Severity.INFO
+    return finding("training.generalization_gap", severity, run.ranks, text, why, names=(metric.name, "loss"),
+                   step=metric.curve.last_step)  # fmt: skip
+
+
+def _level(train: Curve, step: int) -> float | None:
+    """The training curve around a step."""
+    near = train.values[np.abs(train.steps - step) <= 10]
+    return float(np.median(near)) if len(near) else None

@@ -1,0 +1,118 @@
+"""A loss that stands still: bit for bit while weights are updated, or within its own noise since the run began.
+
+That a loss no longer falls says nothing: it may have converged, or its learning rate may have run out. What is spoken
+of is a run that has never learned anything worth the name; and that only as worth knowing, until patience is at its
+end: training on made-up data and fine-tuning look the same.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, figure, lasting, noise
+from diagd.daemon.detectors.training.run import Run
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+
+SAME_FOR = 20  # samples
+ABRUPT = 1e-3  # of the loss: what converges comes to rest by ever smaller changes
+COARSE = 1 << 42  # a float64 that is a multiple of this in its last bits came from a format of 10 bits or fewer
+LEAST = 100  # samples from the beginning on
+LONG = 500  # samples after which it is no longer patience that is asked for
+SKIPPED = 2  # the first may be far off: it is of untrained biases
+GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
+SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
+STILL_WARM = 0.5  # of the highest learning rate: below it the schedule is over or has not begun
+
+
+def plateaus(scene: Scene) -> Iterator[Finding]:
+    """The loss of all ranks stands still."""
+    run = Run(scene)
+    losses = run.losses()
+    if not losses or run.casts_are_stale:
+        return
+    same = [rank for rank, curve in losses.items() if is_constant(curve) and run.is_updated(rank, since(curve))]
+    if len(same) == len(losses):
+        yield _constant(run, losses, tuple(same))
+        return
+    if run.reinforced or run.adversarial or not _is_trained(run, next(iter(losses))):
+        return
+    if all(is_flat(curve) for curve in losses.values()):
+        yield _flat(run, losses)
+
+
+def since(curve: Curve) -> int:
+    """The step from which the newest samples are the same."""
+    return int(curve.steps[-lasting(curve.values == curve.values[-1])])
+
+
+def is_constant(curve: Curve) -> bool:
+    """Whether the newest samples are equal bit for bit, which a loss of low precision may well be for a while."""
+    if not len(curve.values) or curve.values[-1] == 0:
+        return False  # fully fitted, or cancelled: see the gradients
+    bits = int(np.float64(curve.values[-1]).view(np.int64))
+    count = lasting(curve.values == curve.values[-1])
+    if count < (3 if bits % COARSE == 0 else 1) * SAME_FOR:
+        return False
+    before = curve.values[: len(curve.values) - count]
+    return len(before) <= SKIPPED or abs(before[-1] - curve.values[-1]) > ABRUPT * abs(curve.values[-1])
+
+
+def is_flat(curve: Curve) -> bool:
+    """Whether the loss has stayed within its noise since the beginning, but for what biases bring."""
+    values = curve.values[SKIPPED:]
+    if len(values) < LEAST:
+        return False
+    third = len(values) // 3
+    early, middle, late = values[:third], values[third : 2 * third], values[-third:]
+    deviation = max(noise(values), 1e-3 * abs(float(np.median(values))))
+    error = deviation * (2.0 / third) ** 0.5
+    falls = float(middle.mean() - late.mean()) > SIGNS * error or float(early.mean() - late.mean()) > 2 * SIGNS * error
+    begin, end = float(np.median(values[:5])), float(np.median(late))
+    return not falls and begin - end < max(GAIN * abs(begin), 2 * deviation)
+
+
+def _is_trained(run: Run, rank: int) -> bool:
+    """Whether steps of a usual size are made: neither in a warm-up nor after the schedule's end."""
+    rates = run.rates(rank)
+    if not rates:
+        return run.is_updated(rank, 0)
+    middle = [float(np.median(curve.values) / max(curve.values.max(), 1e-30)) for curve in rates]
+    return max(middle) >= STILL_WARM and run.is_updated(rank, 0)
+
+
+def _constant(run: Run, losses: dict[int, Curve], ranks: tuple[int, ...]) -> Finding:
+    curve = losses[ranks[0]]
+    first, count = since(curve), lasting(curve.values == curve.values[-1])
+    text = (
+        f"the loss is exactly {float(curve.values[-1]):.7g} at {count} steps in a row, since step {first}, though"
+        " weights are updated: what the model computes does not depend on them"
+    )
+    gradient = run.gradient(ranks[0])
+    norm = figure(float(gradient.values[-1]))
+    evidence = seen(f"{count} losses equal in all bits; gradient norm {norm}", ranks[0], first)
+    why = cause("constant", "the forward pass reads other weights than those that the optimizer changes", 0.85,
+                evidence, basis=Basis.OBSERVATION)  # fmt: skip
+    return finding("training.loss_plateau", Severity.WARNING, ranks, text, why, names=("loss",), step=curve.last_step,
+                   key="constant")  # fmt: skip
+
+
+def _flat(run: Run, losses: dict[int, Curve]) -> Finding:
+    ranks = tuple(losses)
+    curve = losses[ranks[0]]
+    values = curve.values[SKIPPED:]
+    level, deviation = float(np.median(values)), noise(values)
+    text = (
+        f"the loss of {words.ranks_text(ranks)} has not fallen beyond its noise in {len(values)} steps: it stays at"
+        f" {figure(level)} ± {figure(deviation)}, while weights are updated"
+    )
+    evidence = seen(f"begins at {figure(curve.begin())}, last third {figure(float(values[-len(values) // 3:].mean()))}",
+                    ranks[0])  # fmt: skip
+    why = cause("nothing learned", "what is trained gains nothing from the inputs: predictions and targets that do not"
+                " belong together (shuffled, broadcast against each other), or inputs that do not reach the loss", 0.55,
+                evidence)  # fmt: skip
+    from_nothing = not run.partly_frozen and not run.is_loaded
+    severity = Severity.WARNING if from_nothing and len(values) >= LONG else Severity.INFO
+    return finding("training.loss_plateau", severity, ranks, text, why, names=("loss",), step=curve.last_step)

@@ -1,0 +1,148 @@
+"""The entropy and the variety of what a policy or a language model puts out.
+
+Where there is an optimum, a policy that has found it is certain: low entropy alone is worth knowing, no more. It is a
+fault where variety is gone with it, or the reward. A high entropy is that of an untrained model: only a rise back to
+it, or far above where the run began, says something (0.9 ln V by itself fires at every start from fresh weights).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, figure, lasting, rolling_median
+from diagd.daemon.detectors.training.run import Metric, Run
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.metrics_names import canonical
+
+WIDTH = 5  # samples of the median that stands for the level
+LASTS = 10  # samples
+LEAST = 20
+GONE = 0.02  # of the highest entropy (or of ln V, where the run began untrained)
+LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
+RISEN = 3.0  # times the lowest, for a run that began with a trained model
+ONE = 0.1  # of the variety that there was
+SHARE = 0.9  # of one token, or of repetition
+FALLEN = 0.3  # of what the reward had gained
+_VARIETY = frozenset({"diversity", "coverage", "modes"})
+
+
+def outputs(scene: Scene) -> Iterator[Finding]:
+    """Variety first: entropy that is gone with it is the same fault."""
+    run = Run(scene)
+    entropy = next((m for m in run.metrics("entropy") if len(m.curve.steps) >= LEAST), None)
+    collapsed = _variety(run, entropy)
+    if collapsed is not None:
+        yield collapsed
+    elif entropy is not None and (found := _entropy(run, entropy)) is not None:
+        yield found
+
+
+def _variety(run: Run, entropy: Metric | None) -> Finding | None:
+    for metric in _varied(run):
+        if len(metric.curve.steps) < LEAST:
+            continue
+        text = _collapsed(metric)
+        if text:
+            names = (metric.name, *((entropy.name,) if entropy is not None else ()))
+            evidence = [seen(text, metric.rank)]
+            if entropy is not None and entropy.curve.values[0] > 0:
+                values = entropy.curve.values
+                evidence.append(seen(f"{entropy.name} {figure(values[:5].max())} at first, {figure(values[-1])} now",
+                                     entropy.rank))  # fmt: skip
+            why = cause(
+                "one output",
+                "one output is worth more to the objective than all others, and nothing holds"
+                " the rest in place: an exploitable reward, no entropy or KL term",
+                0.65,
+                *evidence,
+            )
+            return finding("training.mode_collapse", Severity.WARNING, run.ranks,
+                           f"what the model puts out has lost its variety: {text}", why, names=names,
+                           step=metric.curve.last_step)  # fmt: skip
+    return None
+
+
+def _varied(run: Run) -> Iterator[Metric]:
+    yield from run.metrics("distinct_tokens")
+    yield from run.metrics("token_top_share")
+    yield from run.metrics("repetition")
+    yield from run.named(_VARIETY)
+
+
+def _collapsed(metric: Metric) -> str:
+    """What is left, in words; empty where there is enough."""
+    values, kind = metric.curve.values, canonical(metric.name)
+    recent = values[-LASTS:]
+    if kind in ("token_top_share", "repetition"):
+        if values.max() <= 1 and (recent > SHARE).all() and values[:LASTS].min() < 0.5:
+            return f"{metric.name} is {figure(recent[-1])}, and was {figure(values[:LASTS].min())}"
+        return ""
+    smooth = rolling_median(values, WIDTH)
+    most = float(smooth.max()) if len(smooth) else 0.0
+    if most <= 0 or not (recent <= max(ONE * most, 1.0 if most >= 10 else 0.0)).all():
+        return ""
+    return f"{metric.name} is {figure(recent[-1])}, and was {figure(most)}"
+
+
+def _entropy(run: Run, metric: Metric) -> Finding | None:
+    values = metric.curve.values
+    if values.min() < 0:
+        return None  # of a density: it has no zero
+    smooth = rolling_median(values, WIDTH)
+    first, highest = float(np.median(values[:WIDTH])), float(smooth.max())
+    if highest > 0 and (values[-LASTS:] <= max(GONE * highest, metric.off_by)).all():
+        return _collapse(run, metric, highest)
+    lowest = int(smooth.argmin())
+    now = float(smooth[-LASTS:].min()) if len(smooth) - lowest > LASTS else 0.0
+    back = float(smooth[lowest]) < LEARNED * first and now > LOST * first
+    above = now > RISEN * max(float(smooth[lowest]), 1e-3) and now > 1.5 * first
+    return _explosion(run, metric, float(smooth[lowest]), now, back) if back or above else None
+
+
+def _collapse(run: Run, metric: Metric, highest: float) -> Finding:
+    lost = _reward_lost(run)
+    count = lasting(metric.curve.values <= GONE * highest)
+    text = (
+        f"{metric.name} has fallen from {figure(highest)} to {figure(metric.curve.values[-1])} and stays there: the"
+        f" policy tries one action only"
+    )
+    text += f", and {lost}" if lost else ""
+    why = cause("entropy", "nothing keeps the policy from certainty: the entropy term is missing or too weak, the"
+                " learning rate too high, or the task is solved", 0.6,
+                seen(f"{metric.name} below {GONE:.0%} of its highest for {count} samples", metric.rank))  # fmt: skip
+    severity = Severity.WARNING if lost else Severity.INFO
+    return finding("training.entropy_collapse", severity, run.ranks, text, why, names=(metric.name,),
+                   step=metric.curve.last_step)  # fmt: skip
+
+
+def _explosion(run: Run, metric: Metric, lowest: float, now: float, back: bool) -> Finding:
+    lost = _reward_lost(run)
+    text = f"{metric.name} has risen from {figure(lowest)} to {figure(now)}"
+    text += ", where it was before anything was learned" if back else ""
+    text += f"; {lost}" if lost else ""
+    why = cause("noise", "updates that are too large, or an entropy term that outweighs the reward, make the outputs"
+                " random again", 0.6, seen(f"{metric.name} lowest {figure(lowest)}, now {figure(now)}", metric.rank),
+                )  # fmt: skip
+    severity = Severity.WARNING if back or lost else Severity.INFO
+    return finding("training.entropy_explosion", severity, run.ranks, text, why, names=(metric.name,),
+                   step=metric.curve.last_step)  # fmt: skip
+
+
+def _reward_lost(run: Run) -> str:
+    """That the reward has gone down again, in words; empty where it has not, or is not logged."""
+    metric = run.metric("reward")
+    if metric is None or len(metric.curve.steps) < LEAST:
+        return ""
+    best, now = _best_and_now(metric.curve)
+    first = float(np.median(metric.curve.values[:WIDTH]))
+    gained = best - first
+    if gained <= 0 or best - now < FALLEN * gained or best - now < 2 * float(np.std(metric.curve.values[-LASTS:])):
+        return ""
+    return f"{metric.name} has fallen from {figure(best)} to {figure(now)}"
+
+
+def _best_and_now(curve: Curve) -> tuple[float, float]:
+    smooth = rolling_median(curve.values, LASTS)
+    return float(smooth.max()), float(smooth[-1])

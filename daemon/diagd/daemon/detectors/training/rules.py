@@ -1,0 +1,32 @@
+"""All rules about what a training learns."""
+
+from collections.abc import Callable, Iterable
+
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training import (
+    clamp,
+    codebook,
+    diverging,
+    gap,
+    plateau,
+    policy,
+    rewards,
+    shares,
+    spike,
+    terms,
+)
+
+TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+    spike.spikes,
+    diverging.divergence,
+    plateau.plateaus,
+    policy.outputs,
+    rewards.kl,
+    rewards.advantages,
+    codebook.collapse,
+    clamp.clamps,
+    terms.terms,
+    gap.generalization_gap,
+    shares.parameter_share,
+)

@@ -1,0 +1,62 @@
+"""How a model's parameters are spread: a table of embeddings that is nearly all of it."""
+
+from collections.abc import Iterator
+from math import prod
+
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.run import words_of
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.tensors import TensorInfo
+
+MOST = 0.7  # of the trained parameters
+LEAST = 100_000  # parameters: below it there is nothing to spread
+STEPS = 3  # all models are there by then
+TABLES = 8  # more of them are features with a table each, which is how such models are made
+_EMBEDDING = frozenset({
+    "embed", "embedding", "embeddings", "embedder", "wte", "emb", "tok", "vocab", "lookup",
+})  # fmt: skip
+
+
+def parameter_share(scene: Scene) -> Iterator[Finding]:
+    """Of what one rank holds and trains; tied tensors are in the ledger once."""
+    state = scene.state
+    ranks = tuple(state.ranks())
+    if not ranks or (scene.step(ranks) or 0) < STEPS:
+        return
+    for model, tensors in _models(scene, ranks[0]).items():
+        whole = sum(prod(info.shape) for info in tensors)
+        tables = [info for info in tensors if _is_table(info)]
+        held = sum(prod(info.shape) for info in tables)
+        if whole >= LEAST and held > MOST * whole and len(tables) <= TABLES:
+            yield _finding(ranks, model, tables, held, whole, scene.step(ranks) or 0)
+
+
+def _models(scene: Scene, rank: int) -> dict[str, list[TensorInfo]]:
+    found: dict[str, list[TensorInfo]] = {}
+    for entry in scene.state.tensors.entries:
+        info = entry.infos.get(rank)
+        if entry.kind == "parameter" and info is not None and info.trainable and info.trained_model and not info.copy:
+            found.setdefault(info.name.partition(".")[0], []).append(info)
+    return found
+
+
+def _is_table(info: TensorInfo) -> bool:
+    """Whether it is a matrix that a module for embeddings holds, by the names on its path."""
+    path = info.name.split(".")
+    holder = path[-2:] if path[-1] == "weight" else path[-1:]
+    wide = len(info.shape) == 2 and info.shape[0] > 4 * info.shape[1]
+    return wide and any(_EMBEDDING & set(words_of(part)) for part in holder)
+
+
+def _finding(ranks: tuple[int, ...], model: str, tables: list[TensorInfo], held: int, whole: int, step: int) -> Finding:
+    largest = max(tables, key=lambda info: prod(info.shape))
+    text = (
+        f"{largest.name} {list(largest.shape)} {'and others hold' if len(tables) > 1 else 'holds'} {held / whole:.0%}"
+        f" of the {whole:,} parameters that are trained: little is left for what computes with it"
+    )
+    why = cause("table", "the vocabulary is large for the width and depth of the rest", 0.8,
+                seen(f"{held:,} of {whole:,} parameters of {model}, tied ones counted once", ranks[0], source="ledger"),
+                basis=Basis.RESEARCH)  # fmt: skip
+    return finding("training.parameter_share", Severity.INFO, ranks, text, why,
+                   names=tuple(info.name for info in tables), step=step, key=model)  # fmt: skip

@@ -1,0 +1,132 @@
+"""The terms of a loss by themselves: one that drowns the others, one that is gone.
+
+What a term weighs is taken from the logged total: it is fitted as a sum of weights times terms. A regulariser with a
+small weight is meant to be small; a term that has the weight of the others, makes up less than a hundredth of the loss
+and does not fall is one that is not trained.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Floats, figure, lasting, noise
+from diagd.daemon.detectors.training.run import Metric, Run
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.metrics_names import LOSS_PARTS, canonical
+
+LEAST = 50  # samples
+SHARE = 0.01  # of the loss: below it a term is drowned
+FITS = 0.01  # of the loss's own spread, or of its size: what the fitted sum may be off
+COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
+LEARNS = 3.0  # standard errors that a term has fallen by
+ZERO_FOR = 20  # samples
+WAS = 0.1  # of its largest: from above it to exactly 0 is no learning
+VAST = 1e6
+
+
+class Terms(NamedTuple):
+    """The logged total and its terms over the same samples; the weights with which they add up to it."""
+
+    metrics: list[Metric]
+    values: Floats  # samples × terms
+    total: Floats
+    weights: Floats
+
+
+def terms(scene: Scene) -> Iterator[Finding]:
+    """Of a loss that is logged with its terms."""
+    run = Run(scene)
+    parts = _parts(run)
+    yield from _gone(run, parts)
+    total = run.metric("loss")
+    if total is None or len(parts) < 2 or run.reinforced or run.adversarial:
+        return
+    fitted = fit(total, parts)
+    if fitted is not None and (found := _drowned(run, fitted)) is not None:
+        yield found
+
+
+def _parts(run: Run) -> list[Metric]:
+    """The terms as one rank logs them."""
+    found = [m for m in run.metrics("loss_part") if len(m.curve.steps) >= ZERO_FOR + 1]
+    return [m for m in found if m.rank == found[0].rank and canonical(m.name) in LOSS_PARTS]
+
+
+def fit(total: Metric, parts: list[Metric]) -> Terms | None:
+    """The weights with which the terms add up to the total; None where they do not."""
+    steps = total.curve.steps
+    same = [m for m in parts if len(m.curve.steps) == len(steps) and (m.curve.steps == steps).all()]
+    if len(same) < 2 or len(steps) < LEAST:
+        return None
+    values, wanted = np.column_stack([m.curve.values for m in same]), total.curve.values
+    scale = np.maximum(np.abs(values).max(axis=0), 1e-30)
+    plain = np.ones(len(same))
+    weights = plain
+    if not _is_sum(values, plain, wanted):
+        weights = np.linalg.lstsq(values / scale, wanted, rcond=1e-6)[0] / scale
+    if not _is_sum(values, weights, wanted) or (weights < 0).any():
+        return None
+    return Terms(same, values, wanted, weights)
+
+
+def _is_sum(values: Floats, weights: Floats, wanted: Floats) -> bool:
+    off = np.abs(values @ weights - wanted)
+    return bool(np.median(off) <= max(1e-4 * float(np.abs(wanted).max()), FITS * float(wanted.std())))
+
+
+def _drowned(run: Run, fitted: Terms) -> Finding | None:
+    shares = np.median(np.abs(fitted.values * fitted.weights), axis=0)
+    whole = float(shares.sum())
+    main = int(shares.argmax())
+    if whole <= 0 or shares[main] < (1 - SHARE) * whole:
+        return None
+    for number, metric in enumerate(fitted.metrics):
+        like = fitted.weights[number] >= COMPARABLE * fitted.weights[main]
+        if number != main and like and 0 < shares[number] < SHARE * whole and not _learns(metric.curve.values):
+            return _drowning(run, fitted.metrics[main], metric, float(shares[main] / whole))
+    return None
+
+
+def _learns(values: Floats) -> bool:
+    third = len(values) // 3
+    error = noise(values) * (2.0 / third) ** 0.5
+    fallen = float(values[:third].mean()) - float(values[-third:].mean())
+    return bool(fallen > max(LEARNS * error, 0.05 * abs(float(values[0]))))
+
+
+def _drowning(run: Run, main: Metric, lost: Metric, share: float) -> Finding:
+    text = (
+        f"{main.name} makes up {share:.1%} of the loss; {lost.name} ({figure(lost.curve.values[-1])}, with a weight"
+        f" like the other's) has not fallen in {len(lost.curve.steps)} samples"
+    )
+    why = cause("scale", "the terms are of different units or sizes, and are added as they are", 0.7,
+                *(seen(f"{one.name} {figure(one.curve.begin())} at first, {figure(one.curve.values[-1])} now", one.rank)
+                  for one in (main, lost)))  # fmt: skip
+    return finding("training.loss_component", Severity.WARNING, run.ranks, text, why, names=(lost.name, main.name),
+                   step=main.curve.last_step)  # fmt: skip
+
+
+def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
+    for metric in parts:
+        values = metric.curve.values
+        count = lasting(np.abs(values) <= metric.off_by)
+        before = values[:-count][-10:] if count < len(values) else values[:0]
+        kind = canonical(metric.name)
+        if count < ZERO_FOR or kind == "kl" or (kind == "policy_loss" and run.reinforced):
+            continue  # other rules speak of those
+        never = not len(before)
+        if not never and float(np.median(np.abs(before))) < WAS * float(np.abs(values).max()):
+            continue  # it has come down to 0
+        first = int(metric.curve.steps[-count])
+        when = "from the first step on" if never else f"since step {first}"
+        exact = "exactly 0" if not metric.off_by else "0 as printed"
+        text = f"the term {metric.name} of the loss is {exact} {when}, at {count} samples"
+        text += "" if never else f"; it was {figure(float(np.median(before)))} before"
+        why = cause("absent", "the term is not computed (its targets are empty or masked, its branch is not taken), or"
+                    " is switched off", 0.6, seen(f"{count} values of 0", metric.rank, first))  # fmt: skip
+        yield finding("training.loss_component", Severity.INFO, run.ranks, text, why, names=(metric.name,),
+                      step=metric.curve.last_step, key=metric.name)  # fmt: skip
+        return
