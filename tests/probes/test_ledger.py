@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from diagd.daemon.agent.ledgers import LedgerReader
-from diagd.probes import inventory, ledger
+from diagd.probes import gradients, inventory, ledger
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Number
 from diagd.probes.box.writer import BoxWriter
@@ -63,8 +63,8 @@ def train(model: nn.Module, steps: int, since: int = 0) -> dict[str, list[int]]:
 
     try:
         inventory.survey = mine_alone
-        ledger._before(optimizer)
         for step in range(since + 1, steps + 1):
+            ledger._before(optimizer)
             STATE.live[Live.STEP] = step
             ledger._after(optimizer)
     finally:
@@ -73,18 +73,57 @@ def train(model: nn.Module, steps: int, since: int = 0) -> dict[str, list[int]]:
     assert writer is not None
     news = LedgerReader(writer.path, 0, 1)
     told = news._samples[: news._number(Number.SAMPLES)]
-    names = [row.name.removeprefix("Shed.wall.").replace("Shed.roof.", "frozen ") for row in ledger.LEDGER.rows]
-    return {name: [int(s[2]) for s in told if s[1] == n] for n, name in enumerate(names)}
+    rows = {row.name.removeprefix("Shed.wall.").replace("Shed.roof.", "frozen "): row for row in ledger.LEDGER.rows}
+    rows |= {f"gradient {row.name.removeprefix('Shed.wall.')}": row for row in ledger.LEDGER.gradients.values()}
+    return {name: [int(s[2]) for s in told if s[1] == row.number] for name, row in rows.items()}
 
 
 @pytest.mark.usefixtures("world")
 def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom() -> None:
     seen = train(Shed(), 3 * ledger.TURN * ledger.FROZEN_TURNS)
-    assert all(steps[:3] == [0, 1, 2] for steps in seen.values())
+    assert not any(seen[f"gradient {name}"] for name in ("weight", "bias"))  # there is none
+    assert all(seen[name][:3] == [0, 1, 2] for name in ("weight", "bias", "frozen weight"))
     weight = seen["weight"][3:]
     assert {later - earlier for earlier, later in pairwise(weight)} == {ledger.TURN}
     assert weight[0] % ledger.TURN == zlib.crc32(b"0 Shed.wall.weight") % ledger.TURN
     assert len(seen["frozen weight"]) in (5, 6)
+
+
+@pytest.mark.usefixtures("world")
+def test_gradients_are_taken_in_the_steps_after_which_their_parameters_are() -> None:
+    model = Shed()
+    for parameter in model.wall.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    seen = train(model, 3 * ledger.TURN)
+    assert seen["gradient weight"] == seen["weight"][1:]
+    assert seen["gradient bias"] == seen["bias"][1:]
+    assert "gradient frozen weight" not in seen
+
+
+@pytest.mark.usefixtures("world")
+def test_of_several_steps_of_an_optimizer_in_a_training_step_the_first_counts() -> None:
+    model = Shed()
+    given = gradients.Given(
+        torch.optim.SGD(model.wall.parameters()), {id(model.wall.bias): ledger._Row(0, "a", int, ())}
+    )
+    assert len(given.due(1, early=True)) == 1
+    assert given.due(1, early=True) == []
+    place = gradients.slot("a")
+    assert [step for step in range(2, 100) if given.due(step, early=False)] == list(
+        range(place or 32, 100, ledger.TURN)
+    )
+
+
+def test_a_gradient_that_is_still_to_be_summed_over_ranks_is_not_taken() -> None:
+    model = nn.Linear(2, 2)
+    read = gradients.reader(model, "weight")
+    assert read() is None
+    model.weight.grad = torch.ones(2, 2)
+    held = read()
+    assert held is model.weight.grad
+    placement = SimpleNamespace(is_partial=lambda: True)
+    model.weight.grad._spec = SimpleNamespace(placements=(placement,))
+    assert read() is None
 
 
 @pytest.mark.usefixtures("world")

@@ -1,8 +1,9 @@
 """The ledger: what each tensor of the models is and, at steps that its name alone decides, a digest of what it holds.
 
 Every rank takes the same tensor after the same step, so that the digests can be compared without any rank's asking
-another. All are taken before the first step and after the first few; after that each once in a turn of steps. A rank
-without others writes down what its tensors are, and takes no digests.
+another. All are taken before the first step and after the first few; after that each once in a turn of steps, and its
+gradient as the optimizer is given it in that step. A rank without others writes down what its tensors are, and takes no
+digests.
 """
 
 import sys
@@ -12,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, inventory, states
+from diagd.probes import digest, gradients, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -66,6 +67,7 @@ class _Ledger:
         self.looks = 0
         self.looked_at = 0  # step
         self.optimizers: dict[int, weakref.ref[Any]] = {}
+        self.given: dict[int, gradients.Given] = {}  # by the optimizer's id
         self.bytes = 0
         self.rows: list[_Row] = []
         self.known: dict[str, _Row] = {}
@@ -73,6 +75,7 @@ class _Ledger:
         self.frozen: dict[int, list[_Row]] = {}
         self.states: dict[int, list[_Row]] = {}
         self.owners: dict[int, states.Owner] = {}  # of the parameters that are there, by their id
+        self.gradients: dict[int, _Row] = {}  # by the id of the parameter
         self.pending: list[tuple[list[_Row], int, digest.Pending]] = []
 
 
@@ -114,10 +117,25 @@ def _at_switch(recording: bool) -> None:
 
 
 def _before(optimizer: Any) -> None:
-    """Before the very first step: what the ranks begin with. Before another optimizer's: what there is anew."""
-    known = LEDGER.optimizers.get(id(optimizer))
-    if (known is not None and known() is optimizer) or LEDGER.off or not STATE.recording:
+    """What the optimizer is given; before the very first step also what the ranks begin with."""
+    if LEDGER.off or not STATE.recording:
         return
+    known = LEDGER.optimizers.get(id(optimizer))
+    if known is None or known() is not optimizer:
+        _meet(optimizer)
+    given = LEDGER.given.get(id(optimizer))
+    if given is None:
+        return
+    step = max(STATE.live[_STEP], 0) + 1
+    due = given.due(step, step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES)
+    if due:
+        began = time.monotonic_ns()
+        _take(due, step)
+        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+
+
+def _meet(optimizer: Any) -> None:
+    """Before the very first step: what the ranks begin with. Before another optimizer's: what there is anew."""
     began = time.monotonic_ns()
     _remember(optimizer)
     step = max(STATE.live[_STEP], 0)
@@ -129,6 +147,8 @@ def _before(optimizer: Any) -> None:
     elif LEDGER.writer is not None and step - LEDGER.looked_at >= LOOK_AGAIN << LEDGER.looks:
         LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
         _look(optimizer)
+    if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth:
+        LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
     STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
 
@@ -179,22 +199,35 @@ def _remember(optimizer: Any) -> None:
     if len(known) >= MANY_OPTIMIZERS:
         for number in [number for number, ref in known.items() if ref() is None]:
             del known[number]
+            LEDGER.given.pop(number, None)
     known[id(optimizer)] = weakref.ref(optimizer)
 
 
 def _look(optimizer: Any) -> None:
     """Find the tensors that are there, and write down those that are new."""
     LEDGER.owners.clear()
+    LEDGER.gradients.clear()
     survey = inventory.survey(optimizer)
     NAMED.take(survey)
     for found in survey.found:
         tensor = found.tensor()
         if tensor is not None:
             _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
-            if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED and found.placement.peers:
-                LEDGER.owners[id(found.module.__dict__["_parameters"][found.leaf])] = states.Owner.of(found)
+            if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED:
+                _look_at_owned(found, tensor)
         elif LEDGER.writer is not None:
             LEDGER.writer.leave_out()
+
+
+def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
+    """Prepare to follow what optimizers keep for a parameter, and the gradients that they are given."""
+    number = id(found.module.__dict__["_parameters"][found.leaf])
+    if found.placement.peers:
+        LEDGER.owners[number] = states.Owner.of(found)
+    if not LEDGER.alone and not found.flags & Flag.LOCAL:
+        row = _note(found._replace(kind=layout.Kind.GRADIENT), tensor, gradients.reader(found.module, found.leaf))
+        if row is not None:
+            LEDGER.gradients[number] = row
 
 
 def _look_at_states() -> None:
@@ -207,19 +240,21 @@ def _look_at_states() -> None:
     STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
 
-def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> None:
-    """Write a tensor down, or follow it where its model was built anew."""
+def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> _Row | None:
+    """Write a tensor down, or follow it where its model was built anew; None where there is no room."""
     shape = tuple(tensor.shape)
     key = f"{int(found.kind)} {found.name} {found.placement.peers} {shape} {tensor.dtype}"
     known = LEDGER.known.get(key)
     if known is not None:
         known.read = read
-        return
+        return known
     number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
-    if number is not None:
-        row = LEDGER.known[key] = _Row(number, found.name, read, shape)
-        if not found.flags & Flag.LOCAL:
-            _enlist(row, found.kind, found.flags, tensor)
+    if number is None:
+        return None
+    row = LEDGER.known[key] = _Row(number, found.name, read, shape)
+    if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:
+        _enlist(row, found.kind, found.flags, tensor)
+    return row
 
 
 def _described(found: "inventory.Found | states.Owner", tensor: Any) -> Tensor:

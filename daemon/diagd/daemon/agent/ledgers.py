@@ -16,7 +16,7 @@ from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
 
 log = logging.getLogger(__name__)
 
-_KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer", Kind.STATE: "state"}
+_KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer", Kind.STATE: "state", Kind.GRADIENT: "gradient"}
 
 
 class NoLedger(ValueError):

@@ -69,6 +69,8 @@ def model_of(entry: Entry) -> str:
 def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Parted | None:
     info = entry.infos[min(entry.infos)]
     how = _how(entry, bool(entry.peers))
+    if entry.kind == "gradient":
+        return None  # by itself: what it does to the weights tells (origins.py)
     if entry.kind == "state":
         return _of_optimizer(entry, models[model_of(entry)])
     if entry.kind == "buffer":

@@ -14,6 +14,7 @@ Bools = NDArray[np.bool_]
 EARLY = 3  # the first steps have places of their own: 0 is before the first step
 KEPT = EARLY + 8  # steps of which a tensor's digests are kept until all who must agree have told theirs
 NONE = -1
+MAX_PARTS = 8  # unequal comparisons that are kept of a tensor, the first of all
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class Agreement:
     first_unequal: int = NONE  # of the stretch that lasts, as the next two
     unequal: int = 0  # comparisons in a row
     classes: list[list[int]] = field(default_factory=list)  # ranks by equal content, the largest class first
+    times: int = 0  # comparisons in all
+    parts: list[tuple[int, list[list[int]]]] = field(default_factory=list)  # unequal ones of all time: step, classes
 
 
 @dataclass(slots=True)
@@ -154,11 +157,14 @@ def _note(agreement: Agreement, step: int, classes: list[list[int]]) -> None:
     equal = len(classes) == 1
     if agreement.first == NONE:
         agreement.first, agreement.first_equal = step, equal
+    agreement.times += 1
     if equal:
         agreement.last_equal, agreement.first_unequal = max(step, agreement.last_equal), NONE
         agreement.unequal, agreement.classes = 0, []
         return
     if agreement.first_unequal == NONE:
         agreement.first_unequal = step
+    if len(agreement.parts) < MAX_PARTS:
+        agreement.parts.append((step, classes))
     agreement.unequal += 1
     agreement.classes = classes

@@ -55,6 +55,7 @@ class Kind(IntEnum):
     PARAMETER = 0
     BUFFER = 1
     STATE = 2  # what an optimizer keeps for a parameter
+    GRADIENT = 3  # of a parameter, as its optimizer is given it
 
 
 class Flag(IntFlag):
@@ -141,7 +142,7 @@ def read_tensor(data: mmap.mmap, row: int) -> Tensor:
     """What a published row says; `data` is the whole file."""
     *texts, kind, flags, _, numel = ROW.unpack_from(data, ROWS_AT + row * ROW.size)
     name, shape, dtype, placement, peers = (_read_string(data, offset) for offset in texts)
-    return Tensor(name, Kind(min(kind, Kind.STATE)), dtype, shape, placement, peers, flags, numel)
+    return Tensor(name, Kind(min(kind, Kind.GRADIENT)), dtype, shape, placement, peers, flags, numel)
 
 
 def _read_string(data: mmap.mmap, offset: int) -> str:
