@@ -61,6 +61,17 @@ PROBES: tuple[ProbeSpec, ...] = (
     # Behind those that count the steps: its hooks run after theirs.
     ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
     ProbeSpec("norms", ("torch.optim.optimizer",)),
+    ProbeSpec("hyperparameters", ("torch.optim.optimizer",)),
+    ProbeSpec(
+        "resuming",
+        (
+            "torch.serialization",
+            "torch.nn.modules.module",
+            "torch.optim.optimizer",
+            "torch.optim.lr_scheduler",
+        ),
+        always=True,
+    ),
     ProbeSpec("randomness", ("torch.optim.optimizer",)),
     ProbeSpec(
         "inputs",

@@ -12,9 +12,10 @@ Names, each with the unit that the script computes in:
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor
+    step/collectives        how often the ranks have met by the end of that step: collectives on groups of all of them
     logged/<metric>         what the script logs itself, by its name there
 
-A probe that needs others writes `<probe>/<name>`. Parameters are named as in the ledger of tensors.
+A fact `optimizer/<group>` holds a parameter group's other settings. A probe that needs others writes `<probe>/<name>`. Parameters are named as in the ledger of tensors.
 """
 
 import threading
