@@ -61,6 +61,9 @@ PROBES: tuple[ProbeSpec, ...] = (
     # Behind those that count the steps: its hooks run after theirs.
     ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
     ProbeSpec("norms", ("torch.optim.optimizer",)),
+    ProbeSpec("roundoff", ("torch.optim.optimizer",)),
+    ProbeSpec("forwards", ("torch.optim.optimizer",)),
+    ProbeSpec("scaler", ("torch.amp.grad_scaler",), always=True),
     ProbeSpec("hyperparameters", ("torch.optim.optimizer",)),
     ProbeSpec(
         "resuming",

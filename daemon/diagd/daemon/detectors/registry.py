@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import (
+    casting,
+    checkpoint,
     circle,
     data,
     divergence,
@@ -12,16 +14,20 @@ from diagd.daemon.detectors import (
     memory_rules,
     mismatch,
     outside,
+    overflow,
     parted,
     precision,
     silent,
     slow,
     storing,
+    underflow,
     waiting,
 )
+from diagd.daemon.detectors.consequences import without_consequences
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.graph import sinks
+from diagd.daemon.detectors.numerics.rules import NUMERICS
 from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
 from diagd.daemon.detectors.training.rules import TRAINING
@@ -37,7 +43,7 @@ def detect(state: JobState) -> tuple[Finding, ...]:
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
             found += guess(scene)
-    return _deepest(_together(found))
+    return _deepest(_together(without_consequences(found)))
 
 
 def _together(found: list[Finding]) -> list[Finding]:
@@ -138,11 +144,16 @@ DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     _roots,
     slow.slow,
     precision.stale_casts,
+    casting.autocast_off,
+    overflow.overflow,
+    underflow.underflow,
     divergence.divergence,
     data.same_data,
     data.same_workers,
     data.same_order,
+    checkpoint.checkpoint,
     memory_rules.memory,
+    *NUMERICS,
     *TRAINING,
 )
 # Asked, in this order, only where nothing critical was found.

@@ -1,0 +1,234 @@
+"""What a script loads from a checkpoint, and what of it reaches no model, optimizer or schedule.
+
+Only what can be proved: that a model took none of a file's tensors because their names begin otherwise, and that a run
+which goes on from a checkpoint of its own leaves the optimizer's moments or the schedule's position in the file. Of a
+checkpoint of another run nothing is said: fine-tuning takes the weights alone, and means to.
+
+    checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
+    checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
+    checkpoint/schedule   fact: a resumed run whose learning-rate schedule began anew
+"""
+
+import gc
+import os
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from diagd.probes.box.layout import Live
+from diagd.probes.compiling import around_eager, hook_eager
+from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+PATIENCE = 3  # steps after loading in which the rest may be loaded too
+NAMES = 5  # that are shown
+MARKS = 64  # tensors by which a file's are known again
+DEPTH = 2  # of dictionaries in each other that are looked into
+_STEP = int(Live.STEP)
+
+_patches = Patches()
+_hooks: list[Any] = []
+_told: set[str] = set()
+
+
+class _File:
+    """A checkpoint that was read: what of a run's state it holds, and what of that has been taken."""
+
+    def __init__(self, path: str, own: bool) -> None:
+        self.path = path
+        self.own = own  # this run has written it
+        self.tensors: set[int] = set()  # where some of its tensors lie
+        self.moments = 0  # parameters for which it holds an optimizer's state
+        self.position: int | None = None  # of a learning-rate schedule
+        self.model_taken = self.optimizer_taken = self.schedule_taken = False
+        self.steps_since = 0
+
+
+class _Resuming:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self.written: set[str] = set()
+        self.file: _File | None = None  # the newest one that holds more than weights
+        self.began_s = time.time()
+        self.stepping: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that were in use before that was read
+
+
+RESUMING = _Resuming()
+
+
+def install(probe: Probe, module: Any) -> None:
+    """A module that saves, loads or takes what was loaded is there."""
+    torch = sys.modules["torch"]
+    name = module.__name__
+    if name == "torch.serialization":
+        _patches.replace(module, "save", wrapper(probe, _saving, _saved, _ignore))
+        _patches.replace(module, "load", wrapper(probe, _reading, _read, _ignore))
+    elif name == "torch.nn.modules.module":
+        _patches.replace(
+            module.Module, "load_state_dict", lambda f: around_eager(torch, probe, f, _given, _model_took, _ignore)
+        )
+    elif name == "torch.optim.lr_scheduler":
+        for kind in vars(module).values():
+            if isinstance(kind, type) and "load_state_dict" in vars(kind):
+                _patches.replace(kind, "load_state_dict", wrapper(probe, _given, _schedule_took, _ignore))
+    else:
+        STATE.listeners.append(_at_switch)
+        _patches.replace(module.Optimizer, "load_state_dict", wrapper(probe, _given, _optimizer_took, _ignore))
+        _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _stepped)))
+
+
+def remove() -> None:
+    """Put torch's own functions back."""
+    _patches.undo()
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def _ignore(*_: Any) -> None:
+    """It failed, and the script will see that."""
+
+
+def _at_switch(recording: bool) -> None:
+    if STATE.forked and STATE.box is None:
+        RESUMING.__init__()  # type: ignore[misc]
+
+
+def _path(value: Any) -> str | None:
+    return os.path.abspath(os.fspath(value)) if isinstance(value, str | os.PathLike) else None
+
+
+def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _path(args[1] if len(args) > 1 else kwargs.get("f"))
+
+
+def _saved(path: str, result: Any) -> None:
+    RESUMING.written.add(path)
+
+
+def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _path(args[0] if args else kwargs.get("f")) or "a buffer"
+
+
+def _read(path: str, content: Any) -> None:
+    """Look through what a file holds; keeps no tensor alive."""
+    file = _File(path, path in RESUMING.written or _is_newer(path, RESUMING.began_s))
+    _look_through(content, file, DEPTH)
+    if file.tensors and (file.moments or file.position is not None):
+        RESUMING.file = file
+
+
+def _is_newer(path: str, since_s: float) -> bool:
+    """Whether the file was written since: by another rank of this run, then."""
+    try:
+        return os.stat(path).st_mtime > since_s
+    except OSError:
+        return False
+
+
+def _look_through(content: Any, file: _File, depth: int) -> None:
+    if not isinstance(content, dict):
+        return
+    states, last = content.get("state"), content.get("last_epoch")
+    if isinstance(states, dict) and isinstance(content.get("param_groups"), list):
+        file.moments += sum(bool(kept) for kept in states.values())
+        return
+    if type(last) is int and "_step_count" in content:
+        file.position = max(last, file.position or 0)
+        return
+    for value in content.values():
+        if hasattr(type(value), "untyped_storage"):
+            if len(file.tensors) < MARKS:
+                file.tensors.add(value.data_ptr())
+        elif depth:
+            _look_through(value, file, depth - 1)
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    given = args[1] if len(args) > 1 else kwargs.get("state_dict")
+    return (args[0], given) if given is not None else None
+
+
+def _model_took(token: Any, result: Any) -> None:
+    module, given = token
+    file = RESUMING.file
+    if file is not None and not file.model_taken:
+        file.model_taken = any(
+            hasattr(type(value), "untyped_storage") and value.data_ptr() in file.tensors for value in given.values()
+        )
+    missing, unexpected = getattr(result, "missing_keys", ()), getattr(result, "unexpected_keys", ())
+    text = misnamed(module, given, missing, unexpected) if missing and unexpected else ""
+    if text or ("checkpoint/names" in _told and not missing):
+        _told.add("checkpoint/names")
+        SIGNALS.fact("checkpoint/names", text)
+
+
+def misnamed(module: Any, given: Any, missing: list[str], unexpected: list[str]) -> str:
+    """In words, which tensors of a model were not loaded though they are there under longer or shorter names.
+
+    It must be more of them than were loaded: a new head beside an old one is no such case.
+    """
+    base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of these methods
+    own = {**dict(base.named_parameters(module)), **dict(base.named_buffers(module))}
+    there = set(unexpected)
+    shorter = {end: (name, start) for name in unexpected for start, end in _ends(name)}
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in missing:
+        longer = next(((end, start) for start, end in _ends(name) if end in there), None)
+        other, prefix = shorter.get(name) or longer or ("", "")
+        if name in own and tuple(own[name].shape) == tuple(getattr(given.get(other), "shape", ())):
+            found.setdefault((prefix, "file" if name in shorter else "model"), []).append(name)
+    (prefix, where), names = max(found.items(), key=lambda item: len(item[1]), default=(("", ""), []))
+    if len(names) < 2 or len(names) <= len(own) - len(missing):
+        return ""
+    return f"{len(names)} of {len(own)}|{prefix}|{where}|{','.join(names[:NAMES])}"
+
+
+def _ends(name: str) -> Iterator[tuple[str, str]]:
+    """Each way to part a dotted name into a prefix and the rest."""
+    at = name.find(".")
+    while at >= 0:
+        yield name[: at + 1], name[at + 1 :]
+        at = name.find(".", at + 1)
+
+
+def _optimizer_took(token: Any, result: Any) -> None:
+    if RESUMING.file is not None:
+        RESUMING.file.optimizer_taken = True
+
+
+def _schedule_took(token: Any, result: Any) -> None:
+    if RESUMING.file is not None:
+        RESUMING.file.schedule_taken = True
+
+
+def _stepped(optimizer: Any) -> None:
+    file = RESUMING.file
+    if file is None:
+        RESUMING.stepping.add(optimizer)
+        return
+    if not file.model_taken:
+        return
+    if optimizer in RESUMING.stepping:
+        RESUMING.file = None  # the run has gone back to weights from before, and keeps its optimizer
+        return
+    file.steps_since += 1
+    if file.steps_since < PATIENCE:
+        return
+    RESUMING.file = None
+    step = max(STATE.live[_STEP], 0) if STATE.live is not None else 0
+    resumed = file.own or file.optimizer_taken or file.schedule_taken
+    if file.moments and not file.optimizer_taken and resumed:
+        SIGNALS.fact("checkpoint/optimizer", f"{os.path.basename(file.path)}|{file.moments}", step)
+    if file.position and not file.schedule_taken and resumed and _behind(file.position):
+        SIGNALS.fact("checkpoint/schedule", f"{os.path.basename(file.path)}|{file.position}", step)
+
+
+def _behind(position: int) -> bool:
+    """Whether there is a schedule, and each that there is stands before the position in the file."""
+    scheduler = sys.modules["torch.optim.lr_scheduler"].LRScheduler
+    found = [thing for thing in gc.get_objects() if scheduler in type(thing).__mro__]
+    return bool(found) and all(getattr(one, "last_epoch", position) < position for one in found)

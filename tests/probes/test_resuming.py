@@ -1,0 +1,180 @@
+"""What a checkpoint holds and the run does not take; and the many healthy ways to load one."""
+
+import copy
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from diagd.probes import resuming
+from diagd.probes.guard import Probe
+from diagd.probes.resuming import RESUMING
+from diagd.probes.signals import SIGNALS
+
+LONG_AGO = 1.0  # as a file's time
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+
+def optimizer(of: nn.Module) -> torch.optim.Adam:
+    return torch.optim.Adam(of.parameters(), lr=0.1)
+
+
+def train(net: nn.Module, optim: torch.optim.Optimizer, steps: int = 4) -> None:
+    for _ in range(steps):
+        net(torch.ones(1, 3)).sum().backward()
+        optim.step()
+
+
+@pytest.fixture
+def facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """What was told; the probe is in place in this process."""
+    found: dict[str, str] = {}
+
+    def tell(name: str, text: str, step: int | None = None) -> None:
+        if name != "checkpoint/loaded":
+            found[name] = text
+
+    monkeypatch.setattr(SIGNALS, "fact", tell)
+    probe = Probe("resuming", 0, True)
+    resuming._told.clear()
+    RESUMING.__init__()  # type: ignore[misc]
+    names = ("torch.serialization", "torch.nn.modules.module", "torch.optim.optimizer", "torch.optim.lr_scheduler")
+    for name in names:
+        resuming.install(probe, sys.modules[name])
+    yield found
+    resuming.remove()
+    RESUMING.__init__()  # type: ignore[misc]
+
+
+@pytest.fixture
+def saved(facts: dict[str, str], tmp_path: Path) -> Path:
+    """A checkpoint that this run has written after ten steps."""
+    net = model()
+    optim = optimizer(net)
+    schedule = torch.optim.lr_scheduler.StepLR(optim, 5)
+    for _ in range(10):
+        train(net, optim, 1)
+        schedule.step()
+    path = tmp_path / "last.pt"
+    parts = {"model": net.state_dict(), "optim": optim.state_dict(), "sched": schedule.state_dict(), "step": 10}
+    torch.serialization.save(parts, path)
+    return path
+
+
+def load(path: Path) -> Any:
+    return torch.serialization.load(path)
+
+
+def test_a_resumed_run_with_fresh_moments_and_schedule_is_told(facts: dict[str, str], saved: Path) -> None:
+    net, kept = model(), load(saved)
+    net.load_state_dict(kept["model"])
+    optim = optimizer(net)
+    schedule = torch.optim.lr_scheduler.StepLR(optim, 5)
+    train(net, optim, 2)
+    assert facts == {}
+    train(net, optim, 1)
+    assert facts == {"checkpoint/optimizer": "last.pt|4", "checkpoint/schedule": "last.pt|10"}
+    assert schedule.last_epoch == 0
+
+
+def all_taken(net: nn.Module, kept: Any) -> Any:
+    optim = optimizer(net)
+    schedule = torch.optim.lr_scheduler.StepLR(optim, 5)
+    net.load_state_dict(kept["model"])
+    optim.load_state_dict(kept["optim"])
+    schedule.load_state_dict(kept["sched"])
+    return optim
+
+
+def placed_by_its_argument(net: nn.Module, kept: Any) -> Any:
+    net.load_state_dict({f"{name}": tensor for name, tensor in kept["model"].items()})
+    optim = optimizer(net)
+    optim.load_state_dict(kept["optim"])
+    return optim, torch.optim.lr_scheduler.StepLR(optim, 5, last_epoch=kept["step"])
+
+
+def only_evaluated(net: nn.Module, kept: Any) -> Any:
+    net.load_state_dict(kept["model"])
+    return None
+
+
+def without_a_schedule(net: nn.Module, kept: Any) -> Any:
+    net.load_state_dict(kept["model"])
+    optim = optimizer(net)
+    optim.load_state_dict(kept["optim"])
+    return optim
+
+
+@pytest.mark.parametrize("resume", [all_taken, placed_by_its_argument, only_evaluated, without_a_schedule])
+def test_of_a_run_that_takes_what_it_needs_nothing_is_said(
+    facts: dict[str, str], saved: Path, resume: Callable[[nn.Module, Any], Any]
+) -> None:
+    net = model()
+    made = resume(net, load(saved))
+    if made is not None:
+        train(net, made[0] if isinstance(made, tuple) else made, 6)
+    assert facts == {}
+
+
+def test_weights_of_another_run_are_taken_alone_on_purpose(facts: dict[str, str], saved: Path) -> None:
+    RESUMING.written.clear()
+    os.utime(saved, (LONG_AGO, LONG_AGO))
+    net = model()
+    net.load_state_dict(load(saved)["model"])
+    train(net, optimizer(net), 6)
+    assert facts == {}
+
+
+def test_a_file_that_another_rank_of_this_run_has_written_is_its_own(facts: dict[str, str], saved: Path) -> None:
+    RESUMING.written.clear()
+    RESUMING.began_s -= 1000.0
+    net = model()
+    net.load_state_dict(load(saved)["model"])
+    train(net, optimizer(net), 6)
+    assert set(facts) == {"checkpoint/optimizer"}
+
+
+def test_a_run_that_goes_back_to_better_weights_keeps_its_moments(facts: dict[str, str], saved: Path) -> None:
+    net = model()
+    optim = optimizer(net)
+    RESUMING.stepping.add(optim)
+    net.load_state_dict(load(saved)["model"])
+    train(net, optim, 6)
+    assert facts == {}
+
+
+@pytest.mark.parametrize(("given", "prefix", "where"), [("module.", "module.", "file"), ("", "backbone.", "model")])
+def test_tensors_under_other_names_are_told(facts: dict[str, str], given: str, prefix: str, where: str) -> None:
+    net: nn.Module = model()
+    kept = {given + name: tensor for name, tensor in model().state_dict().items()}
+    if not given:
+        net = nn.ModuleDict({"backbone": net})
+    net.load_state_dict(kept, strict=False)
+    first = "0.weight" if given else "backbone.0.weight"
+    assert facts["checkpoint/names"].split("|")[:3] == ["4 of 4", prefix, where]
+    assert facts["checkpoint/names"].split("|")[3].startswith(first)
+    net.load_state_dict(copy.deepcopy(net.state_dict()))
+    assert facts["checkpoint/names"] == ""
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {},  # an empty file: all is missing, and nothing is there under another name
+        {"adapter.weight": torch.ones(3)},
+        {"0.weight": torch.ones(4, 3), "0.bias": torch.ones(4), "head.weight": torch.ones(9, 4)},  # another head
+        {"0.weight": torch.ones(4, 3), "0.bias": torch.ones(4), "old.1.weight": torch.ones(2, 4)},
+        {"enc.0.weight": torch.ones(5, 5), "enc.1.weight": torch.ones(5, 5)},  # of another shape
+    ],
+)
+def test_parts_that_are_left_out_on_purpose_are_not(facts: dict[str, str], kept: dict[str, Any]) -> None:
+    model().load_state_dict(kept, strict=False)
+    assert facts == {}
