@@ -21,13 +21,10 @@ class _Census:
     """What has been seen so far."""
 
     def __init__(self) -> None:
-        self.step = 0
-        self.looks = 0
         self.told_fresh = False
         self.nonfinite = False
         self.with_gradient: set[str] = set()  # names that have had a gradient
         self.nonzero: set[str] = set()  # and one that was not zero
-        self.owned: set[int] = set()  # by all optimizers that have stepped since the last count
         self.held: dict[str, Any] = {}  # what some elements of unowned parameters held
 
 
@@ -58,19 +55,14 @@ def not_finite(names: list[str | None], norms: list[float], step: int) -> None:
     SIGNALS.fact("gradients/nonfinite", ", ".join(bad[:SHOWN]), step)
 
 
-def take(optimizer: Any, step: int) -> None:
+def take(step: int) -> None:
     """An optimizer is about to step in a training step that counts."""
-    if step != CENSUS.step:
-        CENSUS.step = step
-        CENSUS.owned = set()
-    first = not CENSUS.owned
-    mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    CENSUS.owned |= mine
     if NAMED.parameters:
-        _count(_owned_by_all(), step)
-        if first and not CENSUS.told_fresh and step > 2:
+        owned = _owned_by_all()
+        _count(owned, step)
+        if not CENSUS.told_fresh and step > 2:
             CENSUS.told_fresh = True
-            fresh.tell(step)
+            fresh.tell(owned, step)
 
 
 def _owned_by_all() -> set[int]:
@@ -83,7 +75,7 @@ def _owned_by_all() -> set[int]:
 def _count(owned: set[int], step: int) -> None:
     held = list(NAMED.held())
     trainable = [(one, p) for one, p in held if p.requires_grad]
-    unowned = [(one, p) for one, p in trainable if id(p) not in owned and p.grad is not None]
+    unowned = [(one, p) for one, p in trainable if not (one.owned or id(p) in owned) and p.grad is not None]
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
     silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
     zero = [one for one, _ in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]

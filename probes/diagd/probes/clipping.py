@@ -4,12 +4,14 @@ import sys
 from typing import Any
 
 from diagd.probes import later
+from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 _FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
+_STEP = int(Live.STEP)
 _patches = Patches()
 
 
@@ -40,7 +42,7 @@ def _after(token: Any, result: Any) -> None:
         return
     args, kwargs = token
     limit = kwargs.get("max_norm", args[1] if len(args) > 1 else None)
-    step = max(STATE.live[0], 0) + 1
+    step = max(STATE.live[_STEP], 0) + 1
     if isinstance(limit, (int, float)):
         SIGNALS.record("clip_norm/limit", float(limit), step)
     if value.device.type == "cpu":

@@ -19,10 +19,15 @@ FILLED = 0.9
 SPREAD = 0.15
 
 
-def tell(step: int) -> None:
-    """Say which models' last weight is frozen, and whether it is random."""
+def tell(owned: set[int], step: int) -> None:
+    """Say which models' last weight is frozen, and whether it is random.
+
+    Args:
+        owned: Parameters, by id, that some optimizer has: those train by turns, as the halves of a GAN do.
+        step: The training step under way.
+    """
     for one, weight in _last_weights():
-        if weight.requires_grad:
+        if weight.requires_grad or one.owned or id(weight) in owned:
             continue
         SIGNALS.record("parameters/frozen_output", 1.0, step)
         SIGNALS.fact("parameters/frozen_output", one.name, step)

@@ -13,6 +13,7 @@ class Parameter(NamedTuple):
 
     name: str
     model: int  # number of its model
+    owned: bool  # by some optimizer, when it was found
     trained: bool  # some optimizer owned parameters of its model when it was found
     module: "weakref.ref[Any]"
     leaf: str
@@ -42,8 +43,9 @@ class Named:
         for found in survey.found:
             if found.kind == Kind.PARAMETER and not found.flags & Flag.COPY:
                 model = models.setdefault(found.name.partition(".")[0], len(models))
-                trained = bool(found.flags & Flag.TRAINED_MODEL)
-                self.parameters.append(Parameter(found.name, model, trained, weakref.ref(found.module), found.leaf))
+                owned, trained = bool(found.flags & Flag.OWNED), bool(found.flags & Flag.TRAINED_MODEL)
+                module = weakref.ref(found.module)
+                self.parameters.append(Parameter(found.name, model, owned, trained, module, found.leaf))
         self._names.update((id(held), one.name) for one, held in self.held())
 
     def name(self, tensor: Any) -> str | None:

@@ -58,10 +58,8 @@ class _Optimizer:
         self.last_ns = now
 
     def spent(self, ns: int) -> None:
-        """A pass took so long."""
-        self.cost_ns = (
-            ns if not self.cost_ns else self.cost_ns + max(self.cost_ns // 8, 1) * (1 if ns > self.cost_ns else -1)
-        )
+        """A pass took so long. The least counts: a first time, or a busy machine, is no measure."""
+        self.cost_ns = ns if not self.cost_ns or ns < self.cost_ns else self.cost_ns + self.cost_ns // 8
         part = self.cost_ns / (PART * max(self.step_ns, 1))
         self.every = min(1 << max(math.ceil(math.log2(part)), 0) if part > 1 else 1, MAX_EVERY)
 
@@ -132,7 +130,7 @@ def _before(optimizer: Any) -> None:
             _measure(torch, one, optimizer, step)
         one.spent(time.monotonic_ns() - began)
     if census.due(step):
-        census.take(optimizer, step)
+        census.take(step)
     STATE.live[_OVERHEAD] += time.monotonic_ns() - began
 
 

@@ -32,6 +32,7 @@ class Updates:
             return
         size = min(len(parameters), AT_ONCE)
         if not BUDGET.affords(size * self._each_ns):
+            self._each_ns -= self._each_ns // 8  # a first time, or one on a busy machine, is no measure for good
             return
         began = time.monotonic_ns()
         order = parameters[self._next :] + parameters[: self._next]
@@ -49,7 +50,8 @@ class Updates:
         for kind in {(view.device, view.dtype) for _, view, _, _ in self.begun}:
             self._tell(torch, [one for one in self.begun if (one[1].device, one[1].dtype) == kind])
         took = time.monotonic_ns() - began + self._began_ns
-        self._each_ns = took // max(len(self.begun), 1)
+        each = took // max(len(self.begun), 1)
+        self._each_ns = min(each, 2 * self._each_ns)
         self.begun = []
         BUDGET.spent(took)
 

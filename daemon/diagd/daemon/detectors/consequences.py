@@ -1,0 +1,35 @@
+"""Which findings about what a training computes follow from which others: the deepest cause is told, and it alone.
+
+Whose rank shows it does not count: what one rank computes reaches the others through what they exchange.
+"""
+
+from collections.abc import Iterable
+
+from diagd.daemon.detectors.finding import Finding
+
+# Kind -> kinds, or families, that follow from it.
+FOLLOW: dict[str, tuple[str, ...]] = {
+    "precision.stale_cache": ("training.kl_zero", "training.loss_plateau", "training.dead_parameters"),
+    "precision.overflow": (
+        "numerics.nonfinite", "numerics.gradient_explosion", "training.loss_spike", "training.loss_divergence",
+        "training.loss_plateau",
+    ),
+    "precision.underflow": ("training.dead_parameters", "training.loss_plateau"),
+    "numerics.nonfinite": ("numerics.gradient_", "training.loss_", "training.dead_parameters"),
+    "numerics.gradient_explosion": ("training.loss_spike", "training.loss_divergence"),
+    "numerics.gradient_vanishing": (
+        "training.dead_parameters", "training.loss_plateau", "precision.underflow", "numerics.gradient_imbalance",
+    ),
+    "numerics.gradient_imbalance": ("training.loss_plateau",),
+    "training.lr_fault": (
+        "training.dead_parameters", "training.loss_plateau", "training.loss_divergence", "precision.underflow",
+    ),
+    "training.dead_parameters": ("training.loss_plateau",),
+}  # fmt: skip
+
+
+def without_consequences(found: Iterable[Finding]) -> list[Finding]:
+    """The findings that no other one explains."""
+    all_ = list(found)
+    explained = tuple({follower for finding in all_ for follower in FOLLOW.get(finding.kind, ())})
+    return [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]

@@ -1,0 +1,1 @@
+"""What gradients, updates and learning rates say: pure rules over series, told apart from healthy runs like them."""

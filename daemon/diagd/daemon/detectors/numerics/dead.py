@@ -1,0 +1,230 @@
+"""Parameters that are meant to train and do not: in no optimizer, frozen, or without a gradient."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.weights import is_besides, is_expert, weights
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import curve_of, figure
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+
+COUNTS = 2  # in a row that must show the same
+LATER = 4  # and where a first stretch of training may well look so
+SHARE = 0.25  # of the elements, or the parameters, that are meant to train: less may be a branch that is not used
+MOVED_SAMPLES = 4
+STILL_SHARE = 0.25
+
+
+class Dead(NamedTuple):
+    """One way of being dead, as one rank shows it."""
+
+    key: str
+    severity: Severity
+    text: str
+    why: str
+    names: tuple[str, ...]
+    step: int
+    confidence: float
+    facts: tuple[str, ...]
+
+
+def dead(scene: Scene) -> Iterator[Finding]:
+    """One finding for each way, for all ranks that show it."""
+    found: dict[str, dict[int, Dead]] = {}
+    ranks = scene.state.signals.ranks("parameters/owned")
+    for rank in ranks:
+        for rule in _RULES:
+            one = rule(Counts(scene, rank))
+            if one is not None:
+                found.setdefault(one.key, {})[rank] = one
+                break
+    for by_rank in found.values():
+        yield _finding(by_rank)
+
+
+def _finding(by_rank: dict[int, Dead]) -> Finding:
+    ranks = tuple(sorted(by_rank))
+    one = by_rank[ranks[0]]
+    told = [seen(fact, ranks[0], one.step, "probe") for fact in one.facts]
+    why = cause(one.key, one.why, one.confidence, *told, basis=Basis.OBSERVATION)
+    text = f"{one.text} ({words.ranks_text(ranks)})" if len(ranks) > 1 else one.text
+    return finding("training.dead_parameters", one.severity, ranks, text, why, names=one.names, step=one.step,
+                   key=f"dead {one.key}")  # fmt: skip
+
+
+class Counts:
+    """What one rank has counted, newest last."""
+
+    def __init__(self, scene: Scene, rank: int) -> None:
+        self.scene, self.rank = scene, rank
+
+    def last(self, what: str, count: int = 1) -> list[float]:
+        """The newest counts; fewer where there are not so many yet."""
+        series = self.scene.state.signals.series(self.rank, f"parameters/{what}")
+        return series.values[-count:].tolist() if series is not None else []
+
+    def always(self, what: str, count: int = COUNTS) -> float:
+        """The least of so many newest counts; 0 where there are fewer."""
+        values = self.last(what, count)
+        return min(values) if len(values) >= count else 0.0
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """Some of those that were counted."""
+        fact = self.scene.state.signals.fact(self.rank, f"parameters/{what}")
+        return tuple(fact[1].split(", ")) if fact is not None else ()
+
+    def since(self, what: str) -> int:
+        """The step of the first count of the newest stretch above 0."""
+        series = self.scene.state.signals.series(self.rank, f"parameters/{what}")
+        if series is None or not len(series):
+            return 0
+        zero = np.flatnonzero(series.values == 0)
+        return int(series.steps[min(zero[-1] + 1 if len(zero) else 0, len(series) - 1)])
+
+
+def replaced(counts: Counts) -> Dead | None:
+    """The optimizer holds what no module holds any more, and what has come in its place is in none."""
+    idle, strangers, unowned = (counts.always(what) for what in ("strangers_idle", "strangers", "unowned"))
+    if not idle or idle < max(counts.last("strangers", COUNTS)) or not unowned:
+        return None
+    owned = counts.last("owned")[-1]
+    names = counts.names("unowned")
+    shown = ", ".join(names[:3])
+    text = (
+        f"the optimizer does not own {unowned:.0f} parameters of the model ({shown}): they have gradients and stand"
+        f" still; in their place it owns {idle:.0f} tensors that no module holds any more and that have no gradient"
+    )
+    if not owned:
+        text = f"no step updates the model: {text}"
+    return Dead(
+        "replaced", Severity.CRITICAL, text,
+        "the optimizer was made before the model's parameters were replaced (a new head, a wrapper that flattens them)",
+        (*names, "optimizer"), counts.since("unowned"), 0.95,
+        (f"{unowned:.0f} parameters with a gradient in no optimizer, unchanged between two counts: {', '.join(names)}",
+         f"{idle:.0f} of {strangers:.0f} tensors in the optimizer that are in no module have no gradient"),
+    )  # fmt: skip
+
+
+def forgotten(counts: Counts) -> Dead | None:
+    """Parameters with gradients that are in no optimizer, behind others that are."""
+    unowned, behind = counts.always("unowned", COUNTS + 1), counts.always("unowned_behind", COUNTS + 1)
+    fed = min((a - b for a, b in zip(counts.last("strangers"), counts.last("strangers_idle"), strict=False)), default=0)
+    if not unowned or not behind or fed:  # its own copies with gradients: master weights
+        return None
+    names = counts.names("unowned")
+    text = (
+        f"{unowned:.0f} parameters have gradients and are in no optimizer: {', '.join(names[:3])} stand still while the"
+        f" rest of the model trains"
+    )
+    return Dead(
+        "forgotten", Severity.WARNING, text, "the optimizer was not given all parameters that are to train",
+        names, counts.since("unowned"), 0.85,
+        (f"{unowned:.0f} parameters with a gradient in no optimizer, unchanged between counts: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def frozen_output(counts: Counts) -> Dead | None:
+    """The layer that gives the output is frozen with the random numbers that it was made with, and no matrix trains."""
+    if not counts.last("random_output") or not counts.last("owned") or not counts.last("owned")[-1]:
+        return None
+    names = counts.names("random_output")
+    none = counts.last("matrices")[-1] == 0
+    if not none and (any(is_besides(name) for name in _trained(counts)) or not _learns_nothing(counts)):
+        return None
+    share = counts.last("elements_trainable")[-1]
+    what = "only biases and the scales of normalizations train" if none else f"only {share:.1%} of the parameters train"
+    frozen = _frozen(counts)
+    text = (
+        f"{names[0]}, which gives the output, is frozen with the random numbers that it was made with, and {what}:"
+        f" {len(frozen)} parameters are frozen"
+    )
+    return Dead(
+        "frozen", Severity.WARNING, text,
+        "more was frozen than was meant (requires_grad = False): the output layer is new and has to train",
+        (*names, *(n for n in frozen if n not in names))[:20], counts.since("random_output"), 0.75,
+        (f"{names[0]} does not require a gradient, and its values are those of a new layer",
+         f"{share:.1%} of the elements train"),
+    )  # fmt: skip
+
+
+def _trained(counts: Counts) -> list[str]:
+    return [one.name for one in weights(counts.scene.state, counts.rank)]
+
+
+def _frozen(counts: Counts) -> list[str]:
+    entries = counts.scene.state.tensors.entries
+    mine = [(e.name, e.infos[counts.rank]) for e in entries if e.kind == "parameter" and counts.rank in e.infos]
+    return [name for name, info in mine if info.trained_model and not info.trainable and not info.owned]
+
+
+def _learns_nothing(counts: Counts) -> bool:
+    """Whether the loss has hardly fallen so far."""
+    values = curve_of(counts.scene.state.signals.series(counts.rank, "loss")).values
+    if len(values) < 60:
+        return False
+    first, last = float(np.median(values[:5])), float(np.median(values[-20:]))
+    return last > 0.9 * first > 0
+
+
+def cut_off(counts: Counts) -> Dead | None:
+    """A good part of what is to train has never had a gradient."""
+    silent, share = counts.always("without_gradient", LATER), counts.always("elements_without_gradient", LATER)
+    names = counts.names("without_gradient")
+    if not silent or share < SHARE or all(is_expert(name) for name in names):
+        return None
+    text = (
+        f"{silent:.0f} parameters ({share:.0%} of what is to train) have never had a gradient: {', '.join(names[:3])}"
+    )
+    return Dead(
+        "cut off", Severity.WARNING, text,
+        "nothing of the loss depends on them: detached, computed without gradients, or not used",
+        names, counts.since("without_gradient"), 0.85,
+        (f"{silent:.0f} parameters in the optimizer without a gradient: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def zero(counts: Counts) -> Dead | None:
+    """A good part of what is to train has gradients that are exactly zero, always."""
+    dead_, owned = counts.always("zero_gradient", LATER), counts.last("owned")
+    names = counts.names("zero_gradient")
+    if not dead_ or dead_ < SHARE * owned[-1] or all(is_expert(n) or is_besides(n) for n in names):
+        return None
+    text = (
+        f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"
+        f" {', '.join(names[:3])}"
+    )
+    return Dead(
+        "zero", Severity.WARNING, text, "what follows them passes on nothing: dead units, a factor of zero, a clamp",
+        names, counts.since("zero_gradient"), 0.85, (f"gradients of norm 0 so far: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def unmoved(counts: Counts) -> Dead | None:
+    """Matrices that have gradients and that no step changes, in a precision that could show it."""
+    all_ = [
+        w for w in weights(counts.scene.state, counts.rank) if w.is_matrix and len(w.update.values) >= MOVED_SAMPLES
+    ]
+    still = [
+        w for w in all_
+        if not w.update.values[-MOVED_SAMPLES:].any() and w.gradient.values[-3:].min(initial=1.0) > 0
+        and (w.info is None or w.info.dtype in ("float32", "float64"))
+    ]  # fmt: skip
+    if not still or len(still) < STILL_SHARE * len(all_) or len(still) == len(all_):
+        return None
+    names = tuple(w.name for w in still)
+    text = f"{len(still)} of {len(all_)} weights have gradients and do not move: {', '.join(names[:3])}"
+    first = still[0]
+    return Dead(
+        "unmoved", Severity.WARNING, text,
+        "what the optimizer adds to them is undone or too small to count", names[:20],
+        int(first.update.steps[-MOVED_SAMPLES]), 0.8,
+        tuple(f"{w.name}: gradient {figure(float(w.gradient.values[-1]))}, changed by 0 in {MOVED_SAMPLES} steps"
+              for w in still[:3]),
+    )  # fmt: skip
+
+
+_RULES: tuple[Callable[[Counts], Dead | None], ...] = (replaced, forgotten, frozen_output, cut_off, zero, unmoved)

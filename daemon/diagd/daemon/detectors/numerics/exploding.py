@@ -1,0 +1,109 @@
+"""Gradients that grow by orders of magnitude and are applied as they are."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
+from diagd.daemon.detectors.numerics.kept import kept_since
+from diagd.daemon.detectors.numerics.weights import weights
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, curve_of, figure, rolling_median
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+
+HIGH = 1e3  # a common alarm for the norm over all gradients; by itself it fires on every loss that is a sum
+TIMES = 30.0  # over what the run began with
+FAR = 1e4  # so many times over it where the norm is not that high
+KEPT_TIMES = 5.0  # over the first one, where it is known to add up
+LEAST = 10.0
+WIDTH = 5  # samples of the median that stands for the level: one spike is none
+START = 24  # samples that show what the run began with
+LEAST_SAMPLES = 12
+
+
+def explosions(scene: Scene) -> Iterator[Finding]:
+    """The gradients' norm of some ranks has left its range and stays out."""
+    found: dict[int, tuple[int, float, float]] = {}
+    for rank in scene.state.signals.ranks("grad_norm"):
+        curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
+        one = exploded(curve) or (adds_up(curve) if kept_since(scene, rank) is not None else None)
+        if one is not None and not _is_clipped(scene, rank, one[0]):
+            found[rank] = one
+    if found:
+        yield _finding(scene, found)
+
+
+def exploded(curve: Curve) -> tuple[int, float, float] | None:
+    """The step since when, the level at the beginning and now; None where the norm is in its range.
+
+    The beginning is the lowest level of the first samples, and of all up to a third of the run: norms fall while a
+    model warms up.
+    """
+    levels = rolling_median(curve.values, WIDTH)
+    if len(curve.values) < LEAST_SAMPLES:
+        return None
+    began = float(levels[: max(START, len(levels) // 3)].min())
+    high = np.maximum(HIGH, TIMES * began) if began * FAR > HIGH else max(FAR * began, LEAST)
+    above = levels > high
+    if not above[-1] or not (curve.values[-3:] > high / 2).all():
+        return None
+    below = np.flatnonzero(~above)
+    first = int(below[-1]) + 1 if len(below) else 0
+    return int(curve.steps[first + WIDTH - 1]), began, float(levels[-1])
+
+
+def adds_up(curve: Curve) -> tuple[int, float, float] | None:
+    """The same of gradients that are never cleared."""
+    if len(curve.values) < LEAST_SAMPLES:
+        return None
+    began = float(curve.values[0])
+    above = curve.values > max(HIGH, KEPT_TIMES * began)
+    below = np.flatnonzero(~above)
+    if not above[-WIDTH:].all():
+        return None
+    return int(curve.steps[below[-1] + 1 if len(below) else 0]), began, float(curve.values[-1])
+
+
+def _is_clipped(scene: Scene, rank: int, step: int) -> bool:
+    """Whether the script clips: what the optimizer is given is then what it wants."""
+    series = scene.state.signals.series(rank, "clip_norm")
+    return series is not None and len(series) > 0 and int(series.steps[-1]) >= step
+
+
+def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Finding:
+    ranks = tuple(sorted(found))
+    rank = max(ranks, key=lambda r: found[r][2])
+    step, began, now = found[rank]
+    worst = _worst(scene, rank)
+    since = kept_since(scene, rank)
+    text = (
+        f"the gradients' norm of {words.ranks_text(ranks)} has grown from {figure(began)} to {figure(now)},"
+        f" out of its range since step {step}"
+    )
+    text += f", most in {worst[0]}" if worst else ""
+    told = [
+        seen(f"norm over all gradients {figure(found[r][1])} at first, {figure(found[r][2])} now", r, step)
+        for r in ranks[:8]
+    ]
+    told += [seen(f"norm of the gradient of {name}: {figure(value)}", rank) for name, value in _norms(scene, rank)[:3]]
+    if since is not None:
+        text += "; they are never cleared (zero_grad), so each step adds all earlier ones"
+        kept = Evidence(
+            "before each backward pass the gradients of the step before are still there", "probe", rank, since
+        )
+        why = cause("kept", "the gradients are not cleared between steps", 0.9, kept, *told, basis=Basis.OBSERVATION)
+    else:
+        why = cause("growth", "gradients grow on their way through layers or over the sequence, and are not clipped",
+                    0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
+    names = (*worst, "grad_norm", *(("zero_grad",) if since is not None else ()))
+    return finding("numerics.gradient_explosion", Severity.CRITICAL, ranks, text, why, names=names, step=step)
+
+
+def _norms(scene: Scene, rank: int) -> list[tuple[str, float]]:
+    last = [(w.name, float(w.gradient.values[-1])) for w in weights(scene.state, rank) if len(w.gradient.values)]
+    return sorted(last, key=lambda one: -one[1])
+
+
+def _worst(scene: Scene, rank: int) -> tuple[str, ...]:
+    return tuple(name for name, _ in _norms(scene, rank)[:3])

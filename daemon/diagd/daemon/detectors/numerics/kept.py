@@ -1,0 +1,56 @@
+"""Gradients that are never cleared."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import curve_of, figure
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+
+LEAST = 10  # steps in a row, from the first that was seen on
+GROWN = 1.5  # times the norm at first: gradients that only rest there are not what is applied
+
+
+def kept_since(scene: Scene, rank: int) -> int | None:
+    """The step since when the gradients of each step are still in the next one's; None where they are not."""
+    curve = curve_of(scene.state.signals.series(rank, "gradients/kept"))
+    if len(curve.values) < LEAST or not (curve.values[-LEAST:] > 0).all():
+        return None
+    cleared = np.flatnonzero(curve.values == 0)
+    return int(curve.steps[cleared[-1] + 1 if len(cleared) else 0])
+
+
+def accumulation(scene: Scene) -> Iterator[Finding]:
+    """Ranks that never clear their gradients."""
+    signals = scene.state.signals
+    since = {r: step for r in signals.ranks("gradients/kept") if (step := kept_since(scene, r)) is not None}
+    grown = {r: growth for r in since if (growth := _growth(scene, r, since[r])) is not None}
+    if not grown:
+        return
+    ranks = tuple(sorted(grown))
+    first, last = grown[ranks[0]]
+    step = min(since[r] for r in ranks)
+    grew = f"{figure(first)} to {figure(last)}"
+    text = (
+        f"{words.ranks_text(ranks)} never {words.verb(ranks, 'clears', 'clear')} the gradients (zero_grad): since step"
+        f" {step} each step adds its own to all earlier ones, and their norm has gone from {grew}"
+    )
+    told = [seen("before each backward pass the gradients of the step before are still there, untouched", r, since[r])
+            for r in ranks[:8]]  # fmt: skip
+    why = cause("kept", "the gradients are not cleared between steps", 0.95, *told, basis=Basis.OBSERVATION)
+    yield finding(
+        "training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=("grad", "zero_grad"), step=step
+    )
+
+
+def _growth(scene: Scene, rank: int, since: int) -> tuple[float, float] | None:
+    """The norm over all gradients at first and now, where it has grown."""
+    curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
+    values = curve.values[curve.steps >= since - 1]
+    if len(values) < LEAST // 2:
+        return None
+    first, last = float(values[0]), float(np.median(values[-3:]))
+    return (first, last) if last > GROWN * first else None

@@ -1,0 +1,107 @@
+"""NaN and infinities: which rank had them first, and where."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.signals import Series
+
+LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
+
+
+def nonfinite(scene: Scene) -> Iterator[Finding]:
+    """The losses or the gradients have become NaN or infinite, and stay so."""
+    signals = scene.state.signals
+    losses = _beginnings(scene, "loss")
+    norms = _beginnings(scene, "grad_norm")
+    if not losses and not norms:
+        return
+    first_loss = min(losses.values(), default=1 << 62)
+    first_norm = min(norms.values(), default=1 << 62)
+    if first_loss <= first_norm:
+        ranks = tuple(sorted(rank for rank, step in losses.items() if step == first_loss))
+        yield _of_loss(scene, ranks, first_loss, signals.ranks("loss"))
+    else:
+        yield _of_gradient(scene, tuple(sorted(norms)), first_norm)
+
+
+def _beginnings(scene: Scene, name: str) -> dict[int, int]:
+    """By rank, the step at which the newest stretch of non-finite samples began."""
+    found = {}
+    for rank in scene.state.signals.ranks(name):
+        series = scene.state.signals.series(rank, name)
+        step = beginning(series) if series is not None else None
+        if step is not None:
+            found[rank] = step
+    return found
+
+
+def beginning(series: Series) -> int | None:
+    """The first step of a stretch of non-finite samples that lasts to the end; None where there is none."""
+    bad = ~np.isfinite(series.values)
+    if len(bad) < LASTS or not bad[-LASTS:].all():
+        return None
+    good = np.flatnonzero(~bad)
+    return int(series.steps[good[-1] + 1 if len(good) else 0])
+
+
+def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, ...]) -> Finding:
+    value = _value(scene, ranks[0], "loss", step)
+    others = [rank for rank in all_ if rank not in ranks]
+    names = _bad_gradients(scene, ranks[0])
+    text = f"the loss of {words.ranks_text(ranks)} is {value} from step {step} on"
+    if others:
+        text += f", before any other rank's: the gradients then bring it to {words.ranks_text(others)}"
+    told = [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in ranks[:8]]
+    told += [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in others[:4]]
+    inputs = _inputs(scene, ranks, step)
+    why = cause(
+        "loss", "the loss itself is computed from a division by zero, a logarithm of zero, an overflow, or such data",
+        0.9, *told, *inputs, basis=Basis.OBSERVATION,
+    )  # fmt: skip
+    return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("loss", *names), step=step)
+
+
+def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
+    names = _bad_gradients(scene, ranks[0])
+    bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") for what in ("nonfinite", "all"))
+    which = f" in {', '.join(names[:3])}" if names else ""
+    count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
+    text = f"gradients are NaN or infinite{which}{count} from step {step} on, while the losses were still finite"
+    whose = "" if len(ranks) < 2 else "; they were reduced over the ranks before they were seen, so not whose they were"
+    told = [seen(f"gradient norm {_value(scene, rank, 'grad_norm', step)}", rank, step) for rank in ranks[:8]]
+    partly = bad is not None and all_ is not None and bad < all_
+    where = "the backward pass is finite behind these parameters" if partly else "all parameters have them"
+    why = cause("gradient", f"a derivative that is not finite where its value is (sqrt or norm at 0): {where}{whose}",
+                0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
+    return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
+
+
+def _inputs(scene: Scene, ranks: tuple[int, ...], step: int) -> list[Evidence]:
+    """What the probe of the inputs says of the batch, where it does."""
+    found = []
+    for rank in ranks:
+        fact = scene.state.signals.fact(rank, "data/nonfinite")
+        if fact is not None and fact[0] <= step:
+            found.append(seen(f"its batch holds values that are not finite: {fact[1]}", rank, fact[0]))
+    return found
+
+
+def _bad_gradients(scene: Scene, rank: int) -> tuple[str, ...]:
+    fact = scene.state.signals.fact(rank, "gradients/nonfinite")
+    return tuple(fact[1].split(", ")) if fact is not None else ()
+
+
+def _value(scene: Scene, rank: int, name: str, step: int) -> str:
+    series = scene.state.signals.series(rank, name)
+    values = series.values[series.steps == step] if series is not None else np.zeros(0)
+    return f"{values[0]:.4g}" if len(values) else "not known"
+
+
+def _last(scene: Scene, rank: int, name: str) -> float | None:
+    series = scene.state.signals.series(rank, name)
+    return float(series.values[-1]) if series is not None and len(series) else None

@@ -1,0 +1,175 @@
+"""Learning rates that are not what a schedule can mean."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
+from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.job import JobState
+
+GONE = 1e-4  # of the highest so far: less is no training. Cosines and lines are below it in their last steps only
+GONE_FOR = 0.1  # of all steps so far
+GONE_LEAST = 20  # steps
+LOW, LOW_FOR, LOW_LEAST = 1e-2, 0.6, 60  # so little for most of a run: it was over before it began
+ZERO_FOR = 20  # steps from the first on; warm-ups begin at zero, and leave it at once
+AGAIN = 3  # times up again
+HIGH_PART, LOW_PART = 0.9, 0.1  # of the peak: up, and down
+ADAPTIVE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adamaxw", "Lion", "RMSprop"})
+HUGE = 0.1  # for these: each step moves each weight by about so much
+RISEN_AFTER = 30  # steps in which the loss has not fallen
+STEP_SPACING = 16  # steps after which a rate that stays is told again
+
+
+class Odd(NamedTuple):
+    """One rank's rate that is odd."""
+
+    key: str
+    severity: Severity
+    text: str
+    why: str
+    step: int
+    confidence: float
+
+
+def rates(scene: Scene) -> Iterator[Finding]:
+    """The first thing that is odd about the rates; schedules are the same on all ranks."""
+    state = scene.state
+    found: dict[str, dict[int, Odd]] = {}
+    for rank in state.signals.ranks("lr/0"):
+        curve = highest(state, rank)
+        odd = next((one for rule in _RULES if (one := rule(state, rank, curve)) is not None), None)
+        if odd is not None:
+            found.setdefault(odd.key, {})[rank] = odd
+    for key, by_rank in found.items():
+        ranks = tuple(sorted(by_rank))
+        odd = by_rank[ranks[0]]
+        fact = state.signals.fact(ranks[0], "lr/scheduler")
+        told = [seen(odd.text, ranks[0], odd.step)] + (
+            [seen(f"scheduler {fact[1]}", ranks[0])] if fact is not None else []
+        )
+        why = cause(key, odd.why, odd.confidence, *told, basis=Basis.OBSERVATION)
+        names = ("lr", "learning rate")
+        yield finding(
+            "training.lr_fault", odd.severity, ranks, odd.text, why, names=names, step=odd.step, key=f"lr {key}"
+        )
+
+
+def highest(state: JobState, rank: int) -> Curve:
+    """The highest rate of all groups at each step that one was told: a group that stands at 0 is one that is frozen."""
+    curves = [curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if _is_rate(n)]
+    curves = [curve for curve in curves if len(curve.values)]
+    steps = np.unique(np.concatenate([curve.steps for curve in curves])) if curves else np.zeros(0, np.int64)
+    at = [np.clip(np.searchsorted(curve.steps, steps, side="right") - 1, 0, None) for curve in curves]
+    values = [curve.values[places] for curve, places in zip(curves, at, strict=True)]
+    return Curve(steps, np.max(values, axis=0) if values else np.zeros(0))
+
+
+def _is_rate(name: str) -> bool:
+    return name.startswith("lr/") and name[3:].isdigit()
+
+
+def _now(state: JobState, rank: int, curve: Curve) -> int:
+    """The newest step that a rate is known for."""
+    loss = state.signals.series(rank, "loss")
+    known = int(loss.steps[-1]) if loss is not None and len(loss) else 0
+    return max(min(known, curve.last_step + STEP_SPACING), curve.last_step)
+
+
+def _below(curve: Curve, limit: float, until: int) -> tuple[int, int] | None:
+    """The step since when the rate has stayed at or below a limit, and for how many steps; None where it has not."""
+    if not len(curve.values) or curve.values[-1] > limit:
+        return None
+    above = np.flatnonzero(curve.values > limit)
+    if not len(above):
+        return int(curve.steps[0]), until - int(curve.steps[0]) + 1
+    since = int(curve.steps[above[-1] + 1])
+    return since, until - since + 1
+
+
+def never(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """It is zero from the first step on."""
+    if not len(curve.values) or curve.values.any() or _now(state, rank, curve) < ZERO_FOR:
+        return None
+    text = "the learning rate is 0 in all groups, from the first step on: nothing trains"
+    why = "the schedule has not left 0: a scheduler that is never stepped, or a factor of 0"
+    return Odd("zero", Severity.CRITICAL, text, why, int(curve.steps[0]), 0.9)
+
+
+def gone(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """It has fallen to as good as nothing, and the run goes on."""
+    if len(curve.values) < 2:
+        return None
+    peak, now = float(curve.values.max()), _now(state, rank, curve)
+    below = _below(curve, GONE * peak, now)
+    if below is None or below[1] < max(GONE_LEAST, GONE_FOR * now):
+        return None
+    text = (
+        f"the learning rate has fallen from {figure(peak)} to {figure(float(curve.values[-1]))}, to less than a"
+        f" ten-thousandth since step {below[0]}, and the run goes on without learning"
+    )
+    why = (
+        "the schedule is over long before the run is: it is stepped for each batch where its lengths count epochs, or"
+        " they are too short"
+    )
+    return Odd("over", Severity.CRITICAL, text, why, below[0], 0.85)
+
+
+def low(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """It has been low for most of the run."""
+    if len(curve.values) < 2:
+        return None
+    peak, now = float(curve.values.max()), _now(state, rank, curve)
+    below = _below(curve, LOW * peak, now)
+    if below is None or below[1] < max(LOW_LEAST, LOW_FOR * now) or curve.values[0] < LOW * peak:
+        return None
+    text = (
+        f"the learning rate has been below a hundredth of its peak ({figure(peak)}) since step {below[0]} of {now}: the"
+        " schedule was over early in the run"
+    )
+    why = "the schedule's lengths are too short, or it is stepped too often"
+    return Odd("over", Severity.WARNING, text, why, below[0], 0.7)
+
+
+def swinging(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """A single cosine that has gone through its minimum and up again, as often as only a cycle does."""
+    fact = state.signals.fact(rank, "lr/scheduler")
+    if fact is None or not fact[1].startswith("CosineAnnealingLR ") or len(curve.values) < 8:
+        return None
+    peak, least = float(curve.values.max()), float(curve.values.min())
+    turns, down = 0, False
+    for value in curve.values:
+        if down and value > HIGH_PART * peak:
+            turns, down = turns + 1, False
+        elif value < LOW_PART * peak:
+            down = True
+    if turns < AGAIN:
+        return None
+    text = f"the learning rate swings between {figure(least)} and {figure(peak)}: {turns} times up again so far"
+    why = (
+        "a cosine that is made to be gone through once is stepped beyond its end: T_max counts epochs where it is"
+        " stepped for each batch"
+    )
+    first = int(curve.steps[np.flatnonzero(curve.values < LOW_PART * peak)[0]])
+    return Odd("swings", Severity.WARNING, text, why, first, 0.75)
+
+
+def huge(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """It is so high for its optimizer that a step undoes the last one, and the loss says so."""
+    kind = state.signals.fact(rank, "lr/0/optimizer")
+    loss = state.signals.series(rank, "loss")
+    if kind is None or kind[1] not in ADAPTIVE or loss is None or len(loss) < RISEN_AFTER or not len(curve.values):
+        return None
+    first, last = float(np.median(loss.values[:3])), float(np.median(loss.values[-10:]))
+    rate = float(curve.values[-1])
+    if rate < HUGE or last < first:
+        return None
+    text = f"the learning rate {figure(rate)} is far too high for {kind[1]}, and the loss has not fallen"
+    why = f"{kind[1]} moves each weight by about the learning rate at each step"
+    return Odd("high", Severity.WARNING, text, why, int(curve.steps[0]), 0.7)
+
+
+_RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (never, gone, low, swinging, huge)

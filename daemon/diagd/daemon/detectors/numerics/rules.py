@@ -1,0 +1,17 @@
+"""All rules about gradients, updates and learning rates."""
+
+from collections.abc import Callable, Iterable
+
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.numerics import dead, exploding, imbalance, kept, nonfinite, rates, vanishing
+from diagd.daemon.detectors.scene import Scene
+
+NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+    nonfinite.nonfinite,
+    exploding.explosions,
+    kept.accumulation,
+    vanishing.vanishing,
+    imbalance.imbalances,
+    dead.dead,
+    rates.rates,
+)

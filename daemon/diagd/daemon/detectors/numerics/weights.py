@@ -1,0 +1,69 @@
+"""The parameters of one rank with the norms that are told of them, in the order of their modules."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagd.daemon.detectors.training.curves import Curve, curve_of
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.tensors import TensorInfo
+
+GRADIENT, UPDATE, HELD = "grad_norm/", "update_norm/", "param_norm/"
+BESIDES = ("lora", "adapter", "prompt", "prefix", "ia3")  # what is trained beside frozen weights is called so
+EXPERTS = ("expert", "moe")  # some may get no token for long
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One parameter of one rank."""
+
+    name: str
+    info: TensorInfo | None
+    gradient: Curve
+    update: Curve
+    held: Curve
+
+    @property
+    def is_matrix(self) -> bool:
+        """A weight proper: neither a bias nor a norm's scale."""
+        return len(self.info.shape) > 1 if self.info is not None else self.name.endswith("weight")
+
+    @property
+    def model(self) -> str:
+        """The title of its model."""
+        return self.name.partition(".")[0]
+
+    @property
+    def module(self) -> str:
+        """The child of its model that it is in."""
+        return self.name.split(".")[1] if self.name.count(".") else self.name
+
+    @property
+    def fan_in(self) -> int:
+        """Elements that one output is made of."""
+        return int(np.prod(self.info.shape[1:])) if self.info is not None else 0
+
+
+def is_besides(name: str) -> bool:
+    """Whether it is trained beside frozen weights, as adapters are; these begin at zero on purpose."""
+    return any(word in name.lower() for word in BESIDES)
+
+
+def is_expert(name: str) -> bool:
+    """Whether it is one of several of which a router chooses."""
+    return any(word in name.lower() for word in EXPERTS)
+
+
+def weights(state: JobState, rank: int) -> list[Weight]:
+    """All that gradients' norms are told of."""
+    signals = state.signals
+    names = [name.removeprefix(GRADIENT) for name in signals.names(rank) if name.startswith(GRADIENT)]
+    infos = {e.name: e.infos[rank] for e in state.tensors.entries if e.kind == "parameter" and rank in e.infos}
+    return [
+        Weight(
+            name,
+            infos.get(name),
+            *(curve_of(signals.series(rank, prefix + name)) for prefix in (GRADIENT, UPDATE, HELD)),
+        )
+        for name in names
+    ]
