@@ -3,21 +3,29 @@
 Autocast casts a float32 leaf once and hands the same copy out until the outermost region ends. Who updates the weights
 inside a region trains them, and computes with their first values for ever. The proof lies in the graph of a loss: the
 node that made a cast is the one of an earlier backward pass, though the weight's version counter has moved on since.
+Weights that are swapped in place leave no version behind: a module that has been called in a region is found with
+another content of its weight when it is called again (forwards.py looks, at some steps).
+
+Signal `autocast/on`, of each step with a backward pass: whether a region was entered for it that casts, 0 no, 1 to
+bfloat16, 2 to float16, 3 to another dtype.
 """
 
 import sys
 import threading
 from typing import Any
 
-from diagd.probes import sites
+from diagd.probes import overflow, sites
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
+from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 _CASTS = 8  # weights whose casts are compared
 _NODES = 20_000  # of a graph that are looked at, at about a microsecond each
 _LOOKS = 6  # at graphs, for each place that opens regions: three are enough to know
+_CODES = {"torch.bfloat16": 1, "torch.float16": 2}
+_STEP = int(Live.STEP)
 _patches = Patches()
 _torch: Any = None
 
@@ -32,6 +40,10 @@ class _Region:
         self.backwards = 0
         self.casts: list[tuple[Any, Any, int]] = []  # node that made a cast, its weight, that one's version then
         self.looks: dict[int, int] = {}  # by site
+        self.serial = 0  # of what autocast keeps: another one after each time that it was emptied
+        self.casts_to = 0  # what the last region that casts was entered for, since the last backward pass
+        self.step = 0  # under way at the last backward pass, and what that one's regions cast to
+        self.step_on = 0
 
 
 REGION = _Region()
@@ -45,6 +57,9 @@ def install(probe: Probe, module: Any) -> None:
     owner = module.autocast
     _patches.replace(owner, "__enter__", lambda f: around_eager(_torch, probe, f, _entering, _ignore, _ignore))
     _patches.replace(owner, "__exit__", lambda f: around_eager(_torch, probe, f, _leaving, _left, _left))
+    _patches.replace(
+        _torch, "clear_autocast_cache", lambda f: around_eager(_torch, probe, f, _always, _emptied, _ignore)
+    )
 
 
 def remove() -> None:
@@ -54,11 +69,19 @@ def remove() -> None:
 
 def _at_switch(recording: bool) -> None:
     if STATE.box is None:
+        overflow.forget()
         REGION.__init__()  # type: ignore[misc]  # a forked child begins anew
 
 
 def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if REGION.open or threading.get_ident() != STATE.trainer:
+    if threading.get_ident() != STATE.trainer:
+        return
+    region = args[0]
+    if region._enabled and _torch.is_grad_enabled():
+        REGION.casts_to = _CODES.get(str(region.fast_dtype), 3)
+        if REGION.casts_to == _CODES["torch.float16"]:
+            overflow.HALVES.seen = True
+    if REGION.open:
         return
     REGION.open = True
     frame = sys._getframe(2)
@@ -84,11 +107,49 @@ def _ignore(*_: Any) -> None:
     """There is nothing to do afterwards."""
 
 
+def _always(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return True
+
+
+def _emptied(token: Any, result: Any) -> None:
+    REGION.serial += 1
+
+
 def _close() -> None:
     """The outermost region has ended, and with it all casts."""
     REGION.open = False
+    REGION.serial += 1
     REGION.backwards = 0
     REGION.casts.clear()
+
+
+def note_backward() -> None:
+    """A backward pass begins, in a region or after one: tell what the passes of the step before were for."""
+    live = STATE.live
+    if live is None:
+        return
+    step = max(live[_STEP], 0) + 1
+    if step != REGION.step:
+        if REGION.step:
+            SIGNALS.record("autocast/on", REGION.step_on, REGION.step)
+        REGION.step, REGION.step_on = step, 0
+    REGION.step_on = max(REGION.step_on, REGION.casts_to)
+    if not REGION.open:
+        REGION.casts_to = 0
+
+
+def swapped(where: str) -> None:
+    """A module was called again in a region, and its weight is another one than when it was cast.
+
+    Args:
+        where: The module's name.
+    """
+    live = STATE.live
+    if live is None or live[Live.STALE_CAST_STEP]:
+        return
+    SIGNALS.fact("autocast/swapped", where)
+    live[Live.STALE_CAST_SITE] = REGION.site or _interned(REGION.place)
+    live[Live.STALE_CAST_STEP] = max(live[_STEP], 0) + 1
 
 
 def before_backward(roots: Any) -> None:

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from diagd.probes import autocast, phases, sites, steps
+from diagd.probes import autocast, forwards, overflow, phases, sites, steps
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
@@ -34,6 +34,11 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             live[_SITE] = sites.site(sys._getframe(2))
         if autocast.REGION.open and args:
             autocast.before_backward(args[0])
+        if args:
+            autocast.note_backward()
+            forwards.before_backward()
+            if overflow.HALVES.seen:
+                overflow.before_backward(args[0])
     return STATE.backward_depth
 
 

@@ -4,6 +4,7 @@ rest, rather than compiling our frames too (which would cost time and print warn
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,13 @@ def remove() -> None:
     """Forget the rules."""
     if _rules is not None:
         _rules.get_mod_skiplist().difference_update((*_OURS, EAGER))
+
+
+def in_use() -> bool:
+    """Whether torch.compile is, or cannot be seen not to be: its guards would see module hooks come and go."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None)
+    return frames is not None and (backends is None or any(callable(backend) for backend in list(backends.values())))
 
 
 def around_eager(

@@ -95,7 +95,7 @@ def survey(stepping: Any = None) -> Survey:
     inner = {id(child) for module in modules for child in _children(module).values()}
     seen: set[int] = set()
     models = [list(_walk(module, "", BARE, seen)) for module in modules if id(module) not in inner]
-    titles = [_title(module) for module in modules if id(module) not in inner]
+    titles = [title(module) for module in modules if id(module) not in inner]
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
     kept = {id(place.tensor) for places in models for place in places}
@@ -131,7 +131,7 @@ def _children(module: Any) -> dict[str, Any]:
     return {name: child for name, child in children.items() if child is not None} if isinstance(children, dict) else {}
 
 
-def _title(module: Any) -> str:
+def title(module: Any) -> str:
     """The class of the model itself, whatever it is wrapped into."""
     while type(module).__name__ in _WRAPPERS:
         child = next((c for name, c in _children(module).items() if name in _INNER), None)

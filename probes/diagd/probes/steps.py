@@ -82,6 +82,12 @@ def _entered(optimizer: Any) -> None:
         phases.enter(_OPTIMIZER)
 
 
+def attempted() -> None:
+    """An optimizer would have stepped, but for its gradients: as a sign of a rank that is as good as a step."""
+    if STATE.live is None:
+        _open_for_lone_rank()
+
+
 def _open_for_lone_rank() -> bool:
     if PROGRESS.single_refused:
         return False

@@ -14,6 +14,10 @@ def stale_casts(scene: Scene) -> Iterator[Finding]:
     if not ranks:
         return
     details = [state.detail(rank) for rank in ranks]
+    swapped = [fact[1] for rank in ranks if (fact := state.signals.fact(rank, "autocast/swapped")) is not None]
+    if swapped:
+        yield _swapped(scene, ranks, swapped)
+        return
     first = min(detail.stale_cast_step for detail in details)
     sites = [(rank, detail.stale_cast_site) for rank, detail in zip(ranks, details, strict=True)]
     said = (
@@ -41,3 +45,27 @@ def stale_casts(scene: Scene) -> Iterator[Finding]:
         goes_on=True,
         key="stale casts",
     )
+
+
+def _swapped(scene: Scene, ranks: tuple[int, ...], modules: list[str]) -> Finding:
+    """Weights were written in place between two passes of one region."""
+    details = [scene.state.detail(rank) for rank in ranks]
+    first = min(detail.stale_cast_step for detail in details)
+    does = words.verb(ranks, "computes", "compute")
+    said = (
+        f"{words.ranks_text(ranks)} {does} with old copies of the weights, from step"
+        f" {first} on at the latest: {modules[0]} is called twice in one autocast region, with other weights the second"
+        f" time, and both times autocast uses the copy that it made at first"
+    )
+    evidence = tuple(
+        Evidence(f"the weight of {module} has changed between two calls in one region that keeps casts", "probe", rank,
+                 detail.stale_cast_step)
+        for rank, detail, module in zip(ranks, details, modules, strict=False)
+    )  # fmt: skip
+    places = tuple(Location(r, d.stale_cast_site) for r, d in zip(ranks, details, strict=True) if d.stale_cast_site)
+    text = "weights are swapped inside an autocast region"
+    return Finding(
+        "precision.stale_cache", Severity.CRITICAL, ranks, words.shortened(said),
+        (Cause("swap", text, 0.95, Basis.OBSERVATION, evidence),), names=("autocast", "cache", modules[0], "kl"),
+        locations=places, step=first, sure=True, goes_on=True, key="stale casts",
+    )  # fmt: skip

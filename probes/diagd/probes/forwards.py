@@ -1,0 +1,244 @@
+"""What modules do in the forward pass of a few steps: global hooks that are in place for that pass alone.
+
+Signals, each at those steps only:
+
+    autocast/share             share of the calls of modules with parameters that ran under autocast, gradients on
+    forward/absmax/<module>    largest absolute value of an output in float16, of some modules in turn
+
+No hooks are placed where something was compiled: its guards would see them. The fact `autocast/swapped` comes from here
+too, see autocast.py.
+"""
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from diagd.probes import autocast, compiling, inventory, later, overflow
+from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
+from diagd.probes.compiling import EAGER, hook_eager
+from diagd.probes.guard import Probe
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+ALWAYS = frozenset({1, 2, 3, 12, 24, 40, 64, 96})  # after these steps the next pass is looked at in any case
+EVERY = 16  # after that, as the budget allows
+OUTPUTS = 8  # whose largest value is taken in one pass
+HOT = 4096.0  # modules that have come so far are taken each time
+WEIGHTS = 8  # whose content is compared between calls in one region
+PIECE = 16  # elements of a weight
+
+_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_hooks: list[Any] = []
+
+
+class _Pass:
+    """The pass that is looked at, and what earlier ones have shown."""
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []  # handles of the hooks
+        self.step = 0
+        self.cost_ns = 0
+        self.began_ns = 0
+        self.seen_ns = 0
+        self.depth = 0
+        self.roots: list[weakref.ref[Any]] = []
+        self.calls = self.under = 0
+        self.halves = 0  # outputs in float16 in this pass
+        self.halves_before = 0
+        self.turn = 0
+        self.hot: set[int] = set()
+        self.taken: list[tuple[int, Any]] = []  # module, largest value
+        self.casts: dict[int, tuple[int, Any]] = {}  # module -> serial of the cache, a piece of its weight
+
+
+PASS = _Pass()
+_place: list[Callable[[], list[Any]]] = []
+
+
+def install(probe: Probe, module: Any) -> None:
+    """torch.optim.optimizer is there."""
+    torch = sys.modules["torch"]
+    STATE.listeners.append(_at_switch)
+    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after_step)))
+    before, after = _guarded(torch, probe, _entered), _guarded(torch, probe, _returned)
+
+    def place() -> list[Any]:
+        modules = torch.nn.modules.module
+        return [modules.register_module_forward_pre_hook(before), modules.register_module_forward_hook(after)]
+
+    _place[:] = [place]
+
+
+def remove() -> None:
+    """Take all hooks away."""
+    close()
+    while _hooks:
+        _hooks.pop().remove()
+
+
+def _at_switch(recording: bool) -> None:
+    close()
+    if STATE.box is None:
+        PASS.__init__()  # type: ignore[misc]  # a forked child begins anew
+
+
+def _guarded(torch: Any, probe: Probe, function: Callable[[Any, Any], None]) -> Callable[..., None]:
+    """A hook that changes nothing, and nothing is seen of by what compiles or by other threads."""
+
+    def hook(module: Any, arguments: Any, output: Any = None) -> None:
+        if not torch.compiler.is_compiling() and probe.on and threading.get_ident() == STATE.trainer:
+            try:
+                function(module, output)
+            except Exception as error:  # noqa: BLE001 - Probe.run, without the call of it
+                probe.failed(error)
+
+    hook.__code__ = hook.__code__.replace(co_filename=EAGER)
+    return hook
+
+
+def _after_step(optimizer: Any) -> None:
+    step = STATE.live[_STEP] if STATE.live is not None else 0
+    if step == PASS.step or not STATE.recording:
+        return
+    PASS.step = step
+    close()
+    if step in ALWAYS or (step % EVERY == 0 and BUDGET.affords(PASS.cost_ns)):
+        _open()
+
+
+def _open() -> None:
+    torch = sys.modules["torch"]
+    if compiling.in_use() or not later.possible(torch):
+        return
+    PASS.began_ns = time.thread_time_ns()
+    PASS.depth = PASS.calls = PASS.under = PASS.halves = PASS.seen_ns = 0
+    PASS.turn += 1
+    PASS.open = _place[0]()
+
+
+def before_backward() -> None:
+    """The first backward pass of the step begins: what led to it has been seen."""
+    if not PASS.calls:
+        return
+    began = time.thread_time_ns()
+    SIGNALS.record("autocast/share", PASS.under / PASS.calls)
+    if PASS.taken:
+        _tell_largest()
+    close()
+    PASS.cost_ns = PASS.seen_ns + time.thread_time_ns() - began
+    BUDGET.spent(PASS.cost_ns)
+
+
+def close() -> None:
+    """Take the hooks away."""
+    while PASS.open:
+        PASS.open.pop().remove()
+    PASS.halves_before, PASS.calls = PASS.halves, 0
+    PASS.taken.clear()
+    PASS.casts.clear()
+
+
+def _entered(module: Any, _: Any) -> None:
+    if PASS.depth == 0 and len(PASS.roots) < OUTPUTS and not any(ref() is module for ref in PASS.roots):
+        PASS.roots.append(weakref.ref(module))
+    PASS.depth += 1
+
+
+def _returned(module: Any, output: Any) -> None:
+    began = time.perf_counter_ns()
+    PASS.depth = max(PASS.depth - 1, 0)
+    parameters = module.__dict__.get("_parameters")
+    if parameters:
+        _note_call(module, parameters)
+    dtype = getattr(output, "dtype", None)
+    if dtype is sys.modules["torch"].float16:
+        _note_half(module, output)
+    PASS.seen_ns += time.perf_counter_ns() - began
+
+
+def _note_call(module: Any, parameters: dict[str, Any]) -> None:
+    torch = sys.modules["torch"]
+    weight = parameters.get("weight")
+    if weight is None:
+        weight = next((p for p in parameters.values() if p is not None), None)
+    if weight is None:
+        return
+    under = torch.is_autocast_enabled(weight.device.type)
+    if torch.is_grad_enabled():
+        PASS.calls += 1
+        PASS.under += under
+    if under and autocast.REGION.open and torch.is_autocast_cache_enabled():
+        _compare(torch, module, weight)
+
+
+def _compare(torch: Any, module: Any, weight: Any) -> None:
+    """A weight of which autocast keeps a cast: has it another content than when the module was called before?"""
+    known = PASS.casts.get(id(module))
+    if known is None and len(PASS.casts) >= WEIGHTS:
+        return
+    kinds = torch.nn.Linear, torch.nn.modules.conv._ConvNd
+    plain = type(weight) is torch.nn.Parameter and weight.dtype is torch.float32 and later.plain(weight) is not None
+    if not isinstance(module, kinds) or not plain or not (weight.requires_grad and weight.is_leaf):
+        return
+    with later.unseen(torch):
+        piece = weight.detach().reshape(-1)[:PIECE].clone()
+        if known is None or known[0] != autocast.REGION.serial:
+            PASS.casts[id(module)] = autocast.REGION.serial, piece
+            return
+        other = (piece != known[1]).any().double().reshape(1)
+        later.read(other, lambda values: autocast.swapped(name_of(module)) if values[0] else None)
+
+
+def _note_half(module: Any, output: Any) -> None:
+    PASS.halves += 1
+    overflow.HALVES.seen = True
+    every = max(1, PASS.halves_before // OUTPUTS)
+    due = PASS.halves % every == PASS.turn % every or id(module) in PASS.hot
+    torch = sys.modules["torch"]
+    if due and len(PASS.taken) < OUTPUTS and output.numel() and later.plain(output) is not None:
+        with later.unseen(torch):
+            PASS.taken.append((id(module), output.detach().abs().amax().float()))
+
+
+def _tell_largest() -> None:
+    torch = sys.modules["torch"]
+    names = {id(module): name for root in PASS.roots if (top := root()) is not None
+             for module, name in _named(top)}  # fmt: skip
+    taken = [(number, names.get(number)) for number, _ in PASS.taken]
+    step = PASS.step + 1
+
+    def tell(values: list[float]) -> None:
+        for (number, name), value in zip(taken, values, strict=True):
+            if not value < HOT and len(PASS.hot) < OUTPUTS:
+                PASS.hot.add(number)
+            if name is not None:
+                SIGNALS.record(f"forward/absmax/{name}", value, step)
+
+    with later.unseen(torch):
+        later.read(torch.stack([value for _, value in PASS.taken]), tell)
+
+
+def name_of(module: Any) -> str:
+    """The module's name in the model whose call it was part of."""
+    for root in PASS.roots:
+        top = root()
+        for other, name in _named(top) if top is not None else ():
+            if other is module:
+                return name
+    return type(module).__name__
+
+
+def _named(top: Any) -> list[tuple[Any, str]]:
+    torch = sys.modules["torch"]
+    title = inventory.title(top)
+    inner = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
+    found = []
+    for path, module in torch.nn.Module.named_modules(top):
+        for prefix in inner:
+            path = path.replace(prefix, "") if not path.startswith(prefix) else path[len(prefix) :]
+        found.append((module, f"{title}.{path}" if path else title))
+    return found

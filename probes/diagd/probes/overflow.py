@@ -1,0 +1,177 @@
+"""Where float16 ran out: looked for in the graph of a loss that is inf or NaN, right before its backward pass.
+
+The graph holds what the forward pass has kept for the backward one. The first product in forward order whose operands
+are finite and whose largest element, computed in float32, is beyond 65504 is the origin; else the first inf in float16.
+
+Signals `overflow/value`, that product's largest absolute value, and the fact `overflow/at`: operation, dtype, and the
+parameters behind it, a tab between them.
+"""
+
+import math
+import sys
+from typing import Any
+
+from diagd.probes import inventory, later
+from diagd.probes.box.layout import Live
+from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
+
+LARGEST = 65504.0  # of float16
+LOOKS = 3
+NODES = 4000
+TENSORS = 256
+ELEMENTS = 1 << 25  # of all tensors that are looked at
+PRODUCTS = 32
+FLOPS = 1 << 30  # of one of them
+_OPERANDS = (("self", "mat2"), ("mat1", "mat2"), ("batch1", "batch2"))
+
+
+class _Halves:
+    """Whether there is anything to look for."""
+
+    def __init__(self) -> None:
+        self.seen = False  # some output was in float16
+        self.suspected = False  # steps were skipped, so the next loss is looked at whatever it is
+        self.looks = 0
+
+
+HALVES = _Halves()
+
+
+def forget() -> None:
+    """A forked child begins anew."""
+    HALVES.__init__()  # type: ignore[misc]
+
+
+def before_backward(roots: Any) -> None:
+    """A backward pass begins, not inside another; called only where float16 is in use.
+
+    Args:
+        roots: What torch.autograd.backward was given: a tensor, or several.
+    """
+    torch = sys.modules["torch"]
+    root: Any = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None)
+    if HALVES.looks >= LOOKS or type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
+        return
+    bad = root.device.type == "cpu" and not math.isfinite(root.item())
+    if bad or HALVES.suspected:
+        HALVES.looks += 1
+        HALVES.suspected = False
+        with later.unseen(torch):
+            _look(torch, root)
+
+
+def _look(torch: Any, root: Any) -> None:
+    kept = _kept(root)
+    products = [
+        (order, node, product) for order, node, named in kept
+        if (product := _product(torch, named)) is not None
+    ][:PRODUCTS]  # fmt: skip
+    tensors = _distinct(kept)
+    if not tensors and not products:
+        return
+    step = max(STATE.live[int(Live.STEP)], 0) + 1
+    device = root.device
+    numbers = [tensor.detach().abs().amax().to(device, torch.float64) for _, _, tensor in tensors]
+    numbers += [product.to(device, torch.float64) for _, _, product in products]
+    named = [(order, node, str(tensor.dtype)) for order, node, tensor in tensors]
+    made = [(order, node) for order, node, _ in products]
+    later.read(torch.stack(numbers), lambda values: _tell(named, made, values, step))
+
+
+def _kept(root: Any) -> list[tuple[int, Any, dict[str, Any]]]:
+    """Each node of the graph in forward order: its number, itself, and what it has kept by name."""
+    pending, seen, found = [root.grad_fn], {root.grad_fn}, []
+    while pending and len(seen) < NODES:
+        node = pending.pop()
+        if node is None:
+            continue
+        named = _saved(node)
+        if named:
+            found.append((node._sequence_nr(), node, named))
+        for after, _ in node.next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                pending.append(after)
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def _saved(node: Any) -> dict[str, Any]:
+    """What it has kept, as it lies: nothing that hooks would have to bring back, as with checkpointing."""
+    found = {}
+    for name in dir(node):
+        if not name.startswith("_raw_saved_"):
+            continue
+        try:
+            raw = getattr(node, name)
+            if hasattr(raw, "unpack_hook") and raw.unpack_hook is None:
+                tensor = later.plain(raw.data) if raw.data is not None else None
+                if tensor is not None:
+                    found[name.removeprefix("_raw_saved_")] = tensor
+        except (RuntimeError, AttributeError):
+            continue  # it was freed
+    return found
+
+
+def _distinct(kept: list[tuple[int, Any, dict[str, Any]]]) -> list[tuple[int, Any, Any]]:
+    found: dict[tuple[Any, ...], tuple[int, Any, Any]] = {}
+    elements = 0
+    for order, node, named in kept:
+        for tensor in named.values():
+            key = tensor.data_ptr(), tuple(tensor.shape), tensor.dtype
+            if key in found or len(found) >= TENSORS or elements + tensor.numel() > ELEMENTS:
+                continue
+            elements += tensor.numel()
+            found[key] = order, node, tensor
+    return list(found.values())
+
+
+def _product(torch: Any, named: dict[str, Any]) -> Any:
+    """The largest element of what a product in float16 would be in float32; None where it is none."""
+    for left, right in _OPERANDS:
+        a, b = named.get(left), named.get(right)
+        if a is None or b is None or a.dtype is not torch.float16 or b.dtype is not torch.float16 or a.dim() < 2:
+            continue
+        if b.dim() != a.dim() or a.shape[-1] != b.shape[-2] or a.numel() * b.shape[-1] > FLOPS:
+            continue
+        return (a.detach().float() @ b.detach().float()).abs().amax()
+    return None
+
+
+def _tell(tensors: list[tuple[int, Any, str]], products: list[tuple[int, Any]], values: list[float], step: int) -> None:
+    sizes, made = values[: len(tensors)], values[len(tensors) :]
+    bad = [(order, node, dtype, size) for (order, node, dtype), size in zip(tensors, sizes, strict=True)
+           if not math.isfinite(size)]  # fmt: skip
+    first = bad[0][0] if bad else None
+    for (order, node), size in zip(products, made, strict=True):
+        if LARGEST < size < math.inf and (first is None or order < first):
+            _told(node, size, step)
+            return
+    if bad and "float16" in bad[0][2] and bad[0][3] == math.inf and len(tensors) > 1 and bad[0][0] > tensors[0][0]:
+        _told(bad[0][1], math.inf, step)
+
+
+def _told(node: Any, size: float, step: int) -> None:
+    name = node.name().removesuffix("0").removesuffix("Backward")
+    SIGNALS.fact("overflow/at", f"{name}\tfloat16\t{','.join(_behind(node))}", step)
+    SIGNALS.record("overflow/value", size, step)
+
+
+def _behind(node: Any) -> list[str]:
+    """The parameters nearest to a node, by name: breadth first, those of one distance."""
+    level, seen = [node], {node}
+    for _ in range(64):
+        held = [inner.variable for inner in level if hasattr(inner, "variable")]
+        if held:
+            ids = {id(tensor) for tensor in held}
+            return [found.name for found in inventory.survey().found if _parameter(found) in ids][:8]
+        following = [after for inner in level for after, _ in inner.next_functions]
+        level = [after for after in following if after is not None and after not in seen]
+        seen.update(level)
+        if not level:
+            break
+    return []
+
+
+def _parameter(found: inventory.Found) -> int:
+    return id((found.module.__dict__.get("_parameters") or {}).get(found.leaf))
