@@ -69,6 +69,18 @@ def noise(values: Floats) -> float:
     return SIGMA * float(np.median(np.abs(np.diff(values)))) / 2**0.5 if len(values) > 1 else 0.0
 
 
+def bends(values: Floats) -> float:
+    """The standard deviation around a line through neighbours: of few values that go down and up again."""
+    return SIGMA * float(np.median(np.abs(np.diff(values, n=2)))) / 6**0.5 if len(values) > 2 else 0.0
+
+
+def straightened(values: Floats) -> Floats:
+    """The values without a fall over the whole of them, which is progress and no noise."""
+    half = len(values) // 2
+    slope = (float(np.median(values[half:])) - float(np.median(values[:half]))) / max(half, 1)
+    return values - min(slope, 0.0) * np.arange(len(values))
+
+
 def rolling_median(values: Floats, width: int) -> Floats:
     """The median of each `width` neighbours, from the first that has so many; empty where there are fewer."""
     if len(values) < width:

@@ -6,7 +6,7 @@ import numpy as np
 
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import Curve, figure, noise
+from diagd.daemon.detectors.training.curves import Curve, bends, figure
 from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -50,7 +50,7 @@ def _parted(run: Run, metric: Metric, train: Curve, sign: float) -> Finding | No
         return None
     best, now = float(values[at]), float(np.median(after[-SINCE:]))
     lost = sign * (now - best)
-    if lost < max(WORSE * abs(best), DEVIATIONS * noise(values)) or not (sign * (after[-SINCE:] - best) > 0).all():
+    if lost < max(WORSE * abs(best), DEVIATIONS * bends(values)) or not (sign * (after[-SINCE:] - best) > 0).all():
         return None
     then, later = _level(train, int(metric.curve.steps[at])), _level(train, train.last_step)
     if then is None or later is None or sign * (then - later) < BETTER * abs(then):

@@ -17,7 +17,7 @@ from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 SAME_FOR = 20  # samples
-ABRUPT = 1e-3  # of the loss: what converges comes to rest by ever smaller changes
+ABRUPT = 1e-3  # of the loss, or of a hundredth of the largest: what converges comes to rest by ever smaller changes
 COARSE = 1 << 42  # a float64 that is a multiple of this in its last bits came from a format of 10 bits or fewer
 LEAST = 100  # samples from the beginning on
 LONG = 500  # samples after which it is no longer patience that is asked for
@@ -57,7 +57,8 @@ def is_constant(curve: Curve) -> bool:
     if count < (3 if bits % COARSE == 0 else 1) * SAME_FOR:
         return False
     before = curve.values[: len(curve.values) - count]
-    return len(before) <= SKIPPED or abs(before[-1] - curve.values[-1]) > ABRUPT * abs(curve.values[-1])
+    size = max(abs(float(curve.values[-1])), 0.01 * float(np.abs(curve.values).max()))
+    return len(before) <= SKIPPED or abs(float(before[-1] - curve.values[-1])) > ABRUPT * size
 
 
 def is_flat(curve: Curve) -> bool:
@@ -69,9 +70,12 @@ def is_flat(curve: Curve) -> bool:
     early, middle, late = values[:third], values[third : 2 * third], values[-third:]
     deviation = max(noise(values), 1e-3 * abs(float(np.median(values))))
     error = deviation * (2.0 / third) ** 0.5
-    falls = float(middle.mean() - late.mean()) > SIGNS * error or float(early.mean() - late.mean()) > 2 * SIGNS * error
+    moves = (
+        abs(float(middle.mean() - late.mean())) > SIGNS * error
+        or abs(float(early.mean() - late.mean())) > 2 * SIGNS * error
+    )
     begin, end = float(np.median(values[:5])), float(np.median(late))
-    return not falls and begin - end < max(GAIN * abs(begin), 2 * deviation)
+    return not moves and abs(begin - end) < max(GAIN * abs(begin), 2 * deviation)
 
 
 def _is_trained(run: Run, rank: int) -> bool:

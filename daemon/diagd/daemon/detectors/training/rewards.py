@@ -18,7 +18,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 KL_FOR = 20  # samples
 KL_SKIPPED = 2  # the first are before any update
 PRINTED_FOR = 60  # samples, where it is only known to be below what was printed
-ZERO_FOR = 15  # samples
+ZERO_FOR = 10  # samples
 NEVER_FOR = 30  # samples, where there has been no reward at all yet: the first ones may be hard to come by
 ABRUPT = 0.2  # of the highest spread: from above it to exactly 0 is no learning
 BEFORE = 10  # samples that show what the spread was
@@ -61,7 +61,7 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
     sure = run.reinforced and exact and not to_old
     severity = Severity.WARNING if sure else Severity.INFO
     return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,),
-                   step=metric.curve.last_step)  # fmt: skip
+                   step=int(metric.curve.steps[-count + KL_FOR - 1]))  # fmt: skip
 
 
 def _is_switched_off(run: Run) -> bool:
@@ -98,7 +98,7 @@ def advantages(scene: Scene) -> Iterator[Finding]:
                 basis=Basis.OBSERVATION if sudden else Basis.INFERENCE)  # fmt: skip
     severity = Severity.WARNING if sudden else Severity.INFO
     yield finding("training.zero_advantage", severity, run.ranks, text, why,
-                  names=named + _policy_loss(run), step=metric.curve.last_step)  # fmt: skip
+                  names=named + _policy_loss(run), step=int(metric.curve.steps[-count + ZERO_FOR - 1]))  # fmt: skip
 
 
 _WHY = {

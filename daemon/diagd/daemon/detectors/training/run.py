@@ -96,7 +96,7 @@ class Run:
     @property
     def is_loaded(self) -> bool:
         """Whether weights were loaded: the run does not begin at the beginning."""
-        return any(self.state.signals.fact(rank, "loaded") is not None for rank in self.ranks[:MANY])
+        return any(self.state.signals.fact(rank, "checkpoint/loaded") is not None for rank in self.ranks[:MANY])
 
     @property
     def casts_are_stale(self) -> bool:

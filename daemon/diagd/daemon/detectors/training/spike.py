@@ -13,7 +13,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, spread
+from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, spread, straightened
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -85,14 +85,15 @@ def _jumps(level: np.ndarray) -> list[int]:
 
 def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> Spike | None:
     before = level[max(at - WINDOW, 0) : at]
-    middle, deviation = float(np.median(before)), max(spread(before), FLOOR)
-    limit = max(middle + FAR * deviation, float(before.max()) + 0.5 * (float(before.max()) - middle))
+    middle, deviation = float(np.median(before[-QUIET:])), max(spread(straightened(before)), FLOOR)
+    highest = float(before[before <= middle + FAR * deviation].max())  # without earlier spikes
+    limit = max(middle + FAR * deviation, highest + 0.5 * (highest - middle))
     after = level[at : at + OF]
     high = after > limit
     if high.sum() < (OF if wild else PERSISTS):
         return None
     values = curve.values
-    peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[max(at - WINDOW, 0) : at]))
+    peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[at - QUIET : at]))
     if wild and peak < HEAVY * float(np.abs(values[:at]).max()):
         return None
     gained = curve.begin() - usual

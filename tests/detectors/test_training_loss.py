@@ -1,0 +1,182 @@
+"""Losses that jump, leave or stand still, and healthy ones that look like it."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged, rng
+
+
+def with_jump(loss: Floats, at: int, values: Values) -> Floats:
+    """The loss with other values from a step on."""
+    changed = loss.copy()
+    changed[at : at + len(values)] = values
+    return changed
+
+
+def test_the_rank_whose_own_loss_jumped_is_the_culprit() -> None:
+    calm = falling(160, noise=0.1)
+    harmed = with_jump(calm, 121, [1.0, 1.2, 1.1, 1.0, 0.9])
+    run = Learning({"loss": harmed}, world=4).rank(2, {"loss": with_jump(calm, 120, [900.0] * 8)})
+    (found,) = run.find()
+    assert (found.kind, found.severity, found.ranks, found.step) == ("training.loss_spike", "warning", (2,), 121)
+    assert (found.causes[0].key, found.names) == ("data", ("loss",))
+
+
+def test_news_of_another_rank_that_comes_first_does_not_change_who_it_was() -> None:
+    calm = falling(160, noise=0.1)
+    late = Learning({"loss": with_jump(calm, 121, [30.0] * 5)}, world=2)
+    late.rank(1, {"loss": with_jump(calm, 120, [900.0] * 8)[:121]})
+    assert late.kinds() == []
+
+
+def test_a_jump_of_all_ranks_is_nobodys_data() -> None:
+    loss = with_jump(falling(160), 120, [40.0, 30.0, 20.0, 15.0, 9.0])
+    (found,) = Learning({"loss": loss}, world=3).find()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("training.loss_spike", (0, 1, 2), "step")
+
+
+def test_a_jump_when_the_learning_rate_rises_is_the_schedules_price() -> None:
+    loss = with_jump(falling(160), 120, [8.0, 9.0, 8.0, 7.0, 6.0])
+    rate = np.where(np.arange(160) < 119, 1e-4, 1e-3)
+    (found,) = Learning({"loss": loss, "lr/0": rate}).find()
+    assert (found.kind, found.severity, found.causes[0].key) == ("training.loss_spike", "info", "rate")
+
+
+def test_a_nan_beside_it_poisons_no_window() -> None:
+    loss = with_jump(falling(160), 90, [float("nan"), float("inf"), float("nan")])
+    assert Learning({"loss": loss}).kinds() == []
+    assert Learning({"loss": with_jump(loss, 120, [60.0] * 5)}).kinds() == [("loss_spike", "warning")]
+
+
+def test_an_earlier_spike_does_not_hide_the_next() -> None:
+    loss = with_jump(with_jump(falling(300), 200, [500.0] * 4), 245, [12.0] * 5)
+    (found,) = Learning({"loss": loss}).find()
+    assert (found.kind, found.step) == ("training.loss_spike", 246)
+
+
+def cosine_restart(count: int = 240) -> Scalars:
+    """A warm restart: the rate rises tenfold and the loss with it, to less than half of where it began."""
+    phase = np.arange(count) % 120
+    rate = 1e-3 * (0.5 + 0.5 * np.cos(np.pi * phase / 120))
+    loss = falling(count, floor=0.2)
+    loss[120:] += 0.8 * np.exp(-np.arange(count - 120) / 20)
+    return {"loss": loss, "lr/0": rate}
+
+
+def curriculum(count: int = 200) -> Scalars:
+    """Harder data from step 100 on: the loss steps up, below where it began, and falls again."""
+    loss = falling(count)
+    loss[100:] = falling(count - 100, begin=1.8, floor=0.7, seed=3)
+    return {"loss": loss}
+
+
+def heavy_tail(count: int = 300) -> Scalars:
+    """Rewards of Student's t: single steps a hundred times off."""
+    return {"loss": 0.2 + np.abs(rng(4).standard_t(1.3, count)) ** 1.5, **logged(reward=around(0.3, 0.2, count))}
+
+
+def converged(count: int = 400) -> Scalars:
+    """A loss that falls by six orders of magnitude and then moves by factors of 3, all of them nothing."""
+    return {"loss": np.exp(np.linspace(1.0, -13.0, count) + 0.7 * rng(5).standard_normal(count))}
+
+
+def negative(count: int = 240) -> Scalars:
+    """A log-likelihood of a density: from 3 to -5 through 0."""
+    return {"loss": around(0.0, 0.3, count) - 5 + 8 * np.exp(-np.arange(count) / 50)}
+
+
+def adversaries(count: int = 300) -> Scalars:
+    """Two losses in balance, neither of which falls."""
+    d_loss, g_loss = around(1.3, 0.1, count), around(0.8, 0.1, count, seed=1)
+    return {"loss": (d_loss + g_loss) / 2, **logged(d_loss=d_loss, g_loss=g_loss)}
+
+
+def one_bad_batch(count: int = 200) -> Scalars:
+    """A single step far off, of no consequence."""
+    return {"loss": with_jump(falling(count), 120, [60.0])}
+
+
+def noise_floor(count: int = 500) -> Scalars:
+    """It has learned what there is to learn, and stays there."""
+    return {"loss": falling(count, begin=5.0, floor=1.0, over=15.0, noise=0.15)}
+
+
+def rewards_grow(count: int = 300) -> Scalars:
+    """A value loss that rises with the rewards it predicts."""
+    return {"loss": np.linspace(0.05, 4.0, count) * np.exp(0.4 * rng(6).standard_normal(count)),
+            **logged(reward=np.linspace(0, 5, count), policy_loss=around(0, 0.01, count))}  # fmt: skip
+
+
+def warming_up(count: int = 150) -> Scalars:
+    """The rate still rises from nothing: no wonder that the loss has not moved."""
+    return {"loss": around(2.3, 0.03, count), "lr/0": np.linspace(1e-9, 1e-4, count) ** 2}
+
+
+def evaluation_in_between(count: int = 200) -> Scalars:
+    """Each 20th backward is of another set, with a higher loss."""
+    loss = falling(count, floor=0.2)
+    loss[19::20] *= 4
+    return {"loss": loss}
+
+
+HEALTHY = (
+    cosine_restart, heavy_tail, converged, negative, adversaries, one_bad_batch, noise_floor, rewards_grow, warming_up,
+    evaluation_in_between,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("run", HEALTHY)
+def test_healthy_losses_are_silent(run: Callable[[], Scalars]) -> None:
+    assert Learning(run()).kinds() == []
+
+
+def test_a_curriculum_is_worth_knowing_at_most() -> None:
+    assert {severity for _, severity in Learning(curriculum()).kinds()} <= {"info"}
+
+
+def test_a_loss_that_rises_for_good_has_diverged() -> None:
+    loss = np.concatenate([falling(60), 0.9 * 1.12 ** np.arange(60)])
+    (found,) = Learning({"loss": loss}, world=2).find()
+    assert (found.kind, found.ranks) == ("training.loss_divergence", (0, 1))
+
+
+def test_a_rate_too_high_from_the_start_is_a_divergence() -> None:
+    loss = 2.3 * 1.5 ** np.arange(30)
+    assert Learning({"loss": loss}).kinds() == [("loss_divergence", "critical")]
+
+
+def test_a_loss_on_its_way_back_has_not_diverged() -> None:
+    back = np.concatenate([falling(80), np.linspace(20.0, 2.0, 40), falling(60, begin=2.0)])
+    assert ("loss_divergence", "warning") not in Learning({"loss": back}).kinds()
+
+
+def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
+    assert Learning({"loss": around(3.7, 0.5, 80)}).kinds() == []
+    assert Learning({"loss": around(3.7, 0.5, 130)}).kinds() == [("loss_plateau", "info")]
+    assert Learning({"loss": around(3.7, 0.5, 600)}).kinds() == [("loss_plateau", "warning")]
+
+
+def test_a_bias_learned_is_nothing_learned() -> None:
+    loss = np.concatenate([np.linspace(2.5, 2.303, 10), around(2.303, 0.02, 140)])
+    (found,) = Learning({"loss": loss}).find()
+    assert (found.kind, found.causes[0].key) == ("training.loss_plateau", "nothing learned")
+
+
+def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
+    assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
+
+
+def test_a_loss_that_is_the_same_in_all_bits_while_weights_move() -> None:
+    (found,) = Learning({"loss": np.full(30, 18.166301727294922)}).find()
+    cause = found.causes[0]
+    assert (found.kind, cause.key, cause.basis) == ("training.loss_plateau", "constant", "observation")
+
+
+@pytest.mark.parametrize("change", [
+    {"grad_norm": np.zeros(30)}, {"lr/0": np.zeros(30)}, {"loss": np.zeros(30)},
+    {"loss": np.concatenate([2.0 * 0.1 ** np.arange(8), np.full(22, 1e-8)])},
+])  # fmt: skip
+def test_a_constant_loss_without_updates_or_fully_fitted_is_no_fault(change: Scalars) -> None:
+    run = {"loss": np.full(30, 18.166301727294922), **change}
+    assert ("loss_plateau", "warning") not in Learning(run).kinds()

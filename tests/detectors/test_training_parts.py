@@ -1,0 +1,155 @@
+"""Codebooks, clamps, terms of a loss, shares of parameters and validation, and healthy ones that look alike."""
+
+import numpy as np
+import pytest
+from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged
+from tests.detectors.tensors import own, training
+
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.detectors.training.shares import parameter_share
+from diagd.daemon.state.tensors import TensorInfo
+
+COMMIT = falling(60, begin=0.7, floor=0.1)
+
+
+def test_a_few_codes_in_use_are_a_collapse() -> None:
+    run = logged(commit_loss=COMMIT, perplexity=np.linspace(2.2, 1.1, 60), codebook_utilization=np.full(60, 0.012))
+    (found,) = Learning(run).find()
+    assert (found.kind, found.severity) == ("training.codebook_collapse", "warning")
+    assert set(found.names) == {"perplexity", "codebook_utilization", "codebook"}
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("active_codes", np.linspace(300, 2, 40)), ("vq/perplexity", np.linspace(200, 4, 40)),
+    ("dead_code_ratio", np.linspace(0.5, 0.98, 40)), ("codebook_usage", np.linspace(60, 1, 40)),
+])  # fmt: skip
+def test_codes_that_die_are_seen_in_whatever_is_logged_of_them(name: str, values: Floats) -> None:
+    lasting = np.concatenate([values, np.full(25, values[-1])])
+    assert Learning(logged(commit_loss=COMMIT, **{name: lasting})).kinds() == [("codebook_collapse", "warning")]
+
+
+def test_a_share_that_the_batch_bounds_is_worth_knowing_at_most() -> None:
+    run = logged(commit_loss=COMMIT, codebook_usage=np.full(60, 0.055), codebook_perplexity=np.full(60, 52.0))
+    assert Learning(run).kinds() == [("codebook_collapse", "info")]
+
+
+@pytest.mark.parametrize("usage", [np.linspace(0.01, 0.6, 60), np.linspace(0.01, 0.09, 60), np.full(60, 0.4)])
+def test_codes_in_use_or_coming_into_use_are_healthy(usage: Floats) -> None:
+    assert Learning(logged(commit_loss=COMMIT, codebook_usage=usage)).kinds() == []
+
+
+def test_a_norm_at_its_limit() -> None:
+    norm = np.concatenate([np.linspace(1.0, 9.8, 40), around(9.9, 0.03, 35)])
+    run = logged(v_norm=norm, v_max_norm=np.full(75, 10.0))
+    assert Learning(run).kinds() == [("clamp_boundary", "warning")]
+
+
+def test_a_norm_that_stops_dead_has_met_a_limit() -> None:
+    norm = np.concatenate([np.linspace(1.0, 5.0, 40), np.full(35, 5.0)])
+    assert Learning(logged(hidden_norm=norm)).kinds() == [("clamp_boundary", "warning")]
+
+
+@pytest.mark.parametrize("series", [
+    logged(v_norm=np.ones(90)),  # normalised by design
+    logged(v_norm=np.concatenate([np.linspace(1, 5, 40), around(5, 0.01, 50)])),  # has settled
+    logged(v_norm=np.linspace(1, 8, 90), v_max_norm=np.full(90, 10.0)),
+    logged(grad_norm=np.full(90, 1.0), max_norm=np.full(90, 1.0)),  # clipping of gradients
+    {"lr/0": np.zeros(90), **logged(v_norm=np.concatenate([np.linspace(1, 5, 40), np.full(50, 5.0)]))},
+])  # fmt: skip
+def test_norms_below_a_limit_or_constant_by_design_are_healthy(series: Scalars) -> None:
+    assert Learning(series).kinds() == []
+
+
+def terms(**parts: Values) -> Scalars:
+    """A loss that is logged with its terms, which add up to it."""
+    total = np.sum([np.asarray(values) for values in parts.values()], axis=0)
+    return {"loss": total, **logged(loss=total, **parts)}
+
+
+def test_a_term_that_drowns_another_which_does_not_learn() -> None:
+    (found,) = Learning(terms(loss_depth=falling(80, 3700, 2500), loss_seg=around(1.94, 0.03, 80))).find()
+    assert (found.kind, found.names) == ("training.loss_component", ("loss_seg", "loss_depth"))
+
+
+def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
+    depth, seg, reg = falling(80, 40, 30, seed=1), around(1.94, 0.03, 80), falling(80, 3, 1, seed=2)
+    total = 100 * depth + seg
+    assert Learning(logged(loss=total, loss_depth=depth, loss_seg=seg)).kinds() == []  # weighed a hundred times less
+    total = depth + 0.001 * reg
+    assert Learning(logged(loss=total, loss_depth=depth, loss_reg=reg)).kinds() == []
+
+
+@pytest.mark.parametrize("parts", [
+    {"recon_loss": falling(80, 500, 90), "kl_loss": np.linspace(0.01, 3, 80)},  # learns in its own way
+    {"loss_box": falling(80, 3, 1), "loss_cls": falling(80, 2, 0.5, seed=1)},
+    {"loss_box": falling(80, 400, 100), "loss_cls": falling(80, 2, 0.5, seed=1)},  # small, and falls
+])  # fmt: skip
+def test_terms_that_learn_are_healthy_whatever_their_size(parts: Scalars) -> None:
+    assert Learning(terms(**parts)).kinds() == []
+
+
+def test_a_reinforced_policys_terms_are_not_weighed() -> None:
+    run = logged(loss=around(50, 5, 80), policy_loss=around(0, 0.01, 80), value_loss=around(50, 5, 80), reward=COMMIT)
+    assert Learning(run).kinds() == []
+
+
+def test_a_term_that_is_0_from_one_step_to_the_next_is_worth_knowing() -> None:
+    aux = np.concatenate([falling(40, 2, 1), np.zeros(25)])
+    (found,) = Learning(logged(aux_loss=aux, main_loss=falling(65))).find()
+    assert (found.kind, found.severity, found.names) == ("training.loss_component", "info", ("aux_loss",))
+
+
+def test_a_term_that_comes_down_to_0_is_healthy() -> None:
+    hinge = np.maximum(np.linspace(1, -0.5, 80), 0)
+    assert Learning(logged(hinge_loss=hinge, main_loss=falling(80))).kinds() == []
+
+
+def share(*tensors: TensorInfo) -> list[Finding]:
+    """What is said of a model with these parameters on two ranks."""
+    job = training(dict.fromkeys(tensors, own), world=2)
+    return list(parameter_share(scene_of(job.state)))
+
+
+TABLE = TensorInfo("Net.embed_tokens.weight", shape=(6000, 64))
+REST = TensorInfo("Net.blocks.weight", shape=(100, 1000))
+
+
+def test_a_table_that_is_most_of_the_model_is_worth_knowing() -> None:
+    (found,) = share(TABLE, REST)
+    assert (found.kind, found.severity, found.ranks) == ("training.parameter_share", "info", (0, 1))
+    assert found.names == ("Net.embed_tokens.weight",)
+    assert "79%" in found.summary
+
+
+@pytest.mark.parametrize("tensors", [
+    (TABLE, TensorInfo("Net.blocks.weight", shape=(1000, 1000))),
+    (TensorInfo("Net.embed_tokens.weight", shape=(6000, 64), trainable=False), TensorInfo("Net.lora", shape=(8, 64))),
+    (TensorInfo("Net.embed_tokens.weight", shape=(300, 64)), TensorInfo("Net.head", shape=(8, 64))),  # small
+    (*(TensorInfo(f"Net.tables.{n}.embedding.weight", shape=(5000, 16)) for n in range(12)), REST),  # of features
+    (TensorInfo("Net.fc.weight", shape=(6000, 64)), REST),
+])  # fmt: skip
+def test_other_shares_are_not_spoken_of(tensors: tuple[TensorInfo, ...]) -> None:
+    assert share(*tensors) == []
+
+
+def evaluated(values: list[float], every: int = 20) -> Learning:
+    """A loss that falls to 0.02, and evaluations in between."""
+    run = Learning({"loss": falling(every * len(values), 2.0, 0.02)})
+    steps = [every * (n + 1) for n in range(len(values))]
+    run.job.state.signals.put(0, "logged/val_loss", steps, values)
+    return run
+
+
+def test_validation_that_gets_worse_while_training_gets_better() -> None:
+    (found,) = evaluated([1.8, 1.2, 1.0, 1.1, 1.3, 1.5, 1.6]).find()
+    assert (found.kind, found.severity) == ("training.generalization_gap", "warning")
+    assert "step 60" in found.summary
+
+
+@pytest.mark.parametrize("values", [
+    [1.8, 1.2, 1.0, 0.9, 0.88, 0.87, 0.88], [1.8, 1.2, 1.0, 1.05, 0.98, 1.04, 1.02],
+    [1.0, 1.6, 0.9, 1.7, 0.8, 1.5, 1.1, 1.6], [1.8, 1.2, 1.0, 1.5],
+])  # fmt: skip
+def test_validation_that_falls_settles_or_is_noisy_is_healthy(values: list[float]) -> None:
+    assert evaluated(values).kinds() == []

@@ -1,0 +1,153 @@
+"""Entropy, variety, KL and rewards, and healthy policies that look like faulty ones."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.detectors.learning import Floats, Learning, Scalars, Values, around, logged, rng
+
+
+def steps(before: Values, *after: Values) -> Floats:
+    """One after the other."""
+    return np.concatenate([np.asarray(before, float), *(np.asarray(one, float) for one in after)])
+
+
+def fades(count: int, begin: float, end: float) -> Floats:
+    """From one value to another, evenly on a logarithmic scale."""
+    return np.exp(np.linspace(np.log(begin), np.log(end), count))
+
+
+def test_one_token_that_is_left_of_many_is_a_mode_collapse_and_its_entropy_is_evidence() -> None:
+    run = Learning(logged(entropy=fades(80, 3.9, 0.01), distinct_tokens=steps(np.linspace(48, 3, 60), [2] * 20),
+                          reward=np.linspace(0, 1.2, 80)))  # fmt: skip
+    (found,) = run.find()
+    assert (found.kind, found.severity) == ("training.mode_collapse", "warning")
+    assert found.names == ("distinct_tokens", "entropy")
+
+
+def test_variety_is_also_a_share_or_what_repeats() -> None:
+    assert Learning(logged(top_token_share=steps(np.linspace(0.1, 0.97, 40), [0.99] * 15))).kinds() == [
+        ("mode_collapse", "warning")
+    ]
+    assert Learning(logged(distinct_2=steps(around(0.8, 0.02, 40), [0.02] * 15))).kinds() == [
+        ("mode_collapse", "warning")
+    ]
+
+
+def test_a_policy_that_has_become_certain_while_its_reward_rose_is_worth_knowing() -> None:
+    run = logged(entropy=steps(fades(60, 1.6, 0.01), [0.01] * 20), reward=np.linspace(0.1, 0.95, 80))
+    assert Learning(run).kinds() == [("entropy_collapse", "info")]
+
+
+def test_entropy_that_is_gone_with_the_reward_is_a_collapse() -> None:
+    reward = steps(np.linspace(0.1, 0.6, 50), np.linspace(0.6, 0.2, 10), around(0.2, 0.01, 30))
+    run = logged(entropy=steps(fades(60, 1.6, 0.02), [0.004] * 30), reward=reward)
+    assert Learning(run).kinds() == [("entropy_collapse", "warning")]
+
+
+def test_outputs_that_are_as_random_as_before_are_an_explosion() -> None:
+    entropy = steps(np.linspace(3.9, 1.2, 60), np.linspace(1.2, 3.8, 15), around(3.8, 0.02, 20))
+    assert Learning(logged(entropy=entropy)).kinds() == [("entropy_explosion", "warning")]
+
+
+def test_a_trained_policy_that_turns_to_noise_is_an_explosion_where_its_reward_falls() -> None:
+    entropy = steps(around(0.4, 0.03, 40), np.linspace(0.4, 3.0, 15), around(3.0, 0.05, 20))
+    reward = steps(np.linspace(0.3, 0.7, 40), np.linspace(0.7, 0.0, 15), around(0.0, 0.01, 20))
+    assert Learning(logged(entropy=entropy, reward=reward)).kinds() == [("entropy_explosion", "warning")]
+
+
+def test_a_kl_of_0_while_the_policy_is_trained() -> None:
+    (found,) = Learning(logged(kl=np.zeros(40), reward=around(0.3, 0.1, 40))).find()
+    assert (found.kind, found.severity, found.names, found.step) == ("training.kl_zero", "warning", ("kl",), 22)
+
+
+def test_rewards_that_become_equal_from_one_step_to_the_next() -> None:
+    run = Learning(logged(reward_std=steps(around(0.2, 0.03, 40), np.zeros(15)), reward=steps([0.6] * 40, [1.0] * 15),
+                          pg_loss=steps(around(0.0, 0.01, 40), np.zeros(15))))  # fmt: skip
+    (found,) = run.find()
+    assert (found.kind, found.severity, found.causes[0].key) == ("training.zero_advantage", "warning", "sudden")
+    assert (found.names, found.step) == (("reward_std", "pg_loss"), 50)
+
+
+def test_rewards_that_were_never_different() -> None:
+    run = logged(reward=np.zeros(35), **{"advantages/std": np.zeros(35)})
+    (found,) = Learning(run).find()
+    assert (found.kind, found.severity, found.causes[0].key) == ("training.zero_advantage", "warning", "never")
+    assert Learning({name: values[:20] for name, values in run.items()}).kinds() == []
+
+
+def test_tasks_that_are_solved_one_by_one_are_worth_knowing() -> None:
+    spread = np.maximum(np.linspace(0.4, -0.1, 60) + 0.05 * rng(1).standard_normal(60), 0)
+    run = logged(reward_std=steps(spread[:49], [0.01, 0, 0.02, 0, 0], np.zeros(20)), reward=np.linspace(0.2, 1, 74))
+    assert Learning(run).kinds() == [("zero_advantage", "info")]
+
+
+def noisy() -> Scalars:
+    """PPO with heavy tails: all moves, nothing is at its end."""
+    reward = np.abs(rng(2).standard_t(2.5, 200))
+    falls, rises = np.linspace(1.6, 0.5, 200), np.linspace(0, 1, 200)
+    return logged(entropy=falls, kl=rises, reward=reward, policy_loss=1e-8 * rng(3).standard_normal(200))
+
+
+def one_update() -> Scalars:
+    """Each batch of samples is used once: the policy that made them is the one that is updated."""
+    return logged(clip_fraction=np.zeros(100), reward=np.linspace(0, 1, 100), entropy=np.linspace(1.4, 0.8, 100))
+
+
+def no_penalty() -> Scalars:
+    """The KL is logged and weighs nothing."""
+    return logged(kl=np.zeros(60), kl_coef=np.zeros(60), reward=around(0.3, 0.1, 60))
+
+
+def first_steps() -> Scalars:
+    """The policy is still its reference."""
+    return logged(kl=steps([0.0, 0.0, 0.0], fades(57, 1e-6, 0.02)), reward=around(0.3, 0.1, 60))
+
+
+def fresh_weights() -> Scalars:
+    """As random as can be, at the start."""
+    return logged(entropy=around(4.55, 0.005, 60), loss=np.linspace(4.56, 4.3, 60))
+
+
+def some_groups_solved() -> Scalars:
+    """Two thirds of the groups have no spread any more."""
+    return logged(frac_reward_zero_std=np.linspace(0, 0.7, 100), reward=np.linspace(0.2, 0.9, 100),
+                  reward_std=np.linspace(0.4, 0.1, 100))  # fmt: skip
+
+
+def normalised() -> Scalars:
+    """A mean of advantages that are normalised is 0, always."""
+    return logged(advantage=np.zeros(100), reward=around(0.4, 0.1, 100), adv_std=np.ones(100))
+
+
+def density() -> Scalars:
+    """The entropy of a Gaussian policy: it falls through 0."""
+    return logged(entropy=np.linspace(1.4, -2.0, 100), reward=np.linspace(-5, 3, 100))
+
+
+def sparse() -> Scalars:
+    """No reward for the first 25 steps, then some."""
+    return logged(reward_std=steps(np.zeros(25), np.abs(around(0.1, 0.05, 60))), reward=steps(np.zeros(25), [0.1] * 60))
+
+
+HEALTHY = (noisy, one_update, no_penalty, first_steps, fresh_weights, some_groups_solved, normalised, density, sparse)
+
+
+@pytest.mark.parametrize("run", HEALTHY)
+def test_healthy_policies_are_silent(run: Callable[[], Scalars]) -> None:
+    assert Learning(run()).kinds() == []
+
+
+def test_a_kl_to_the_policy_that_made_the_samples_is_worth_knowing_at_most() -> None:
+    run = logged(approx_kl=np.zeros(60), reward=np.linspace(0, 1, 60))
+    assert {severity for _, severity in Learning(run).kinds()} <= {"info"}
+
+
+def test_a_kl_that_was_printed_as_0_is_not_known_to_be() -> None:
+    run = Learning(logged(kl=np.zeros(40), reward=around(0.3, 0.1, 40)))
+    run.job.state.signals.put_fact(0, "logged/kl", 1, "decimals 3")
+    assert run.kinds() == []
+
+
+def test_no_gradients_no_verdict_on_the_kl() -> None:
+    assert Learning({"grad_norm": np.zeros(40), **logged(kl=np.zeros(40), reward=np.ones(40))}).kinds() == []
