@@ -38,10 +38,11 @@ def due(step: int) -> bool:
 
 def gradients(names: list[str | None], norms: list[float]) -> None:
     """These had gradients of these norms."""
-    seen, nonzero = CENSUS.with_gradient, CENSUS.nonzero
-    if len(seen) < len(names) or len(nonzero) < len(names):
-        seen.update(name for name in names if name is not None)
-        nonzero.update(name for name, norm in zip(names, norms, strict=False) if name is not None and norm != 0.0)
+    nonzero = {name for name, norm in zip(names, norms, strict=False) if name is not None and norm != 0.0}
+    CENSUS.nonzero |= nonzero
+    CENSUS.with_gradient |= nonzero
+    if len(nonzero) < len(names):
+        CENSUS.with_gradient.update(name for name in names if name is not None)
 
 
 def not_finite(names: list[str | None], norms: list[float], step: int) -> None:
