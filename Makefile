@@ -7,6 +7,7 @@ PROTO_PYTHON := $(PROTO_VENV)/bin/python
 PROTO_BASE := proto/base.binpb
 PYTEST_ARGS ?=
 PROTO_SOURCES := $(shell find proto/diagd -name '*.proto')
+NATIVE_SOURCES := cuda_ext/diagd/cuda_ext/digest.c $(wildcard probes/diagd/probes/native/*.[ch])
 CUDA_SOURCES := $(shell find cuda_ext -name '*.cu')
 NVCC := $(shell command -v nvcc 2>/dev/null)
 
@@ -22,7 +23,7 @@ help: ## list the targets
 setup: $(VENV)/.installed ## make .venv with diagd (editable) and what development needs
 
 # torch goes first and by its exact version: some machines have a build of just that one at hand.
-$(VENV)/.installed: pyproject.toml requirements-dev.txt cuda_ext/hatch_build.py cuda_ext/diagd/cuda_ext/digest.c
+$(VENV)/.installed: pyproject.toml requirements-dev.txt cuda_ext/hatch_build.py $(NATIVE_SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing torch and the development tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements-dev.txt)"
@@ -91,4 +92,4 @@ bench-faults: setup ## the wide matrix of faults on real jobs (long)
 	@$(BIN)/python -m tests.bench.faults
 
 clean: ## remove what was installed and generated here, but nothing that is committed
-	rm -rf $(VENV) $(PROTO_VENV) cuda_ext/diagd/cuda_ext/_digest.so .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PROTO_VENV) cuda_ext/diagd/cuda_ext/_digest.so probes/diagd/probes/native/_native.abi3.so .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

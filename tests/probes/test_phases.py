@@ -7,7 +7,17 @@ import pytest
 from diagd.probes import phase, phases
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.native import load
 from diagd.probes.state import STATE
+
+
+@pytest.fixture(params=["python", "native"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    native = load.library()
+    if request.param == "native" and native is not None:
+        monkeypatch.setattr(phases, "enter", native.enter(phases.enter_in_python))
+    else:
+        monkeypatch.setattr(phases, "enter", phases.enter_in_python)
 
 
 def now(box: BoxWriter) -> Phase:

@@ -8,7 +8,8 @@ from typing import Any
 from diagd.probes import cost, groups, sites, waits
 from diagd.probes.box.layout import FieldIndex, Flag, Op
 from diagd.probes.guard import Patches, Probe, wrapper
-from diagd.probes.operations import METHODS, Method, describe, outline, reduce_reader
+from diagd.probes.native import operations as native
+from diagd.probes.operations import METHODS, Method, describe, outline, reduce_numbers, reduce_reader
 from diagd.probes.state import STATE
 
 _SEQ = int(FieldIndex.SEQ)
@@ -24,10 +25,12 @@ _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 def install(probe: Probe, module: Any) -> None:
     """torch.distributed.distributed_c10d is there."""
     group = module.ProcessGroup
-    reduction = reduce_reader(module.ReduceOp)
+    numbers = reduce_numbers(module.ReduceOp)
+    reduction = reduce_reader(numbers)
+    after = native.faster("after", _after)
     for method in METHODS:
-        before = _recorder(method, reduction)
-        _patches.replace(group, method.name, wrapper(probe, before, _after, _failed))
+        before = native.recorder(_recorder(method, reduction), method, numbers)
+        _patches.replace(group, method.name, wrapper(probe, before, after, _failed))
 
 
 def remove() -> None:
@@ -41,7 +44,7 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
     any_source = int(Flag.ANY_SOURCE) if method.name == "recv_anysource" else 0
     collective = not tagged
     counts_apart = tagged or method.op is Op.MONITORED_BARRIER  # made of sends and receives, which gloo counts
-    table = groups.TABLE
+    find_group = groups.of
     get_frame = sys._getframe
     site_of = sites.site
     state = STATE
@@ -56,8 +59,7 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
         if ring is None:
             return None
         handle = args[0]
-        name = handle.group_name
-        group = table.get(name) or groups.find(name)
+        group = find_group(handle)
         flags = in_backward | any_source if state.backward_depth else any_source
         detail = state.detail
         tensors: Any = ()

@@ -3,7 +3,7 @@
 import sys
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from diagd.probes import rank, sites, start
@@ -35,6 +35,7 @@ class Group(NamedTuple):
 
 NO_GROUP = Group(-1, "", (), weakref.ref(Probe), False, {}, [0, -1])
 TABLE: dict[str, Group] = {}  # by name; only those that live
+ON_CHANGE: list[Callable[[], Any]] = []  # told when groups were made or destroyed
 _texts: list[dict[str, Any]] = []  # by index; also those destroyed
 
 
@@ -206,6 +207,8 @@ def refresh() -> None:
             changed = True
     if changed:
         _write()
+        for listener in ON_CHANGE:
+            listener()
 
 
 def _entry(index: int, name: str, group: Any) -> Group:
@@ -251,6 +254,12 @@ def _write() -> None:
         living = [text for text in _texts if "destroyed_ns" not in text]
         if not box.set_text(layout.GROUPS, {"groups": living}):
             STATE.note(f"this rank is in {len(living)} process groups: too many to name them in the box")
+
+
+def of(handle: Any) -> Group:
+    """The group that an object of torch's stands for."""
+    name = handle.group_name
+    return TABLE.get(name) or find(name)
 
 
 def find(name: str) -> Group:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NAME = "diagd"
 # The import of a module in a package that is not loaded yet imports all packages above it by name, `diagd` too.
-_PACKAGES = ("diagd.probes", "diagd.probes.box")
+_PACKAGES = ("diagd.probes", "diagd.probes.box", "diagd.probes.native")
 
 
 class _Finder:

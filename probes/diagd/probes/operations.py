@@ -98,13 +98,21 @@ def describe(outlined: Any) -> Tensors:
         return NOTHING
     dtype, shape = outlined[:2]
     numel, tensors = outlined[2:] or (math.prod(shape), 1)
-    return int(_DTYPES.get(str(dtype), Dtype.OTHER)), numel, tensors, len(shape), padded(tuple(shape))
+    return dtype_number(dtype), numel, tensors, len(shape), padded(tuple(shape))
 
 
-def reduce_reader(reduce_op: Any) -> Callable[[Any], int]:
-    """A function from options to the reduce operation; `reduce_op` is torch's ReduceOp, whose hash is its number."""
-    numbers = {hash(getattr(reduce_op, name)): int(Reduce[name]) for name in _REDUCES if hasattr(reduce_op, name)}
+def dtype_number(dtype: Any) -> int:
+    """An element type as a record has it."""
+    return int(_DTYPES.get(str(dtype), Dtype.OTHER))
 
+
+def reduce_numbers(reduce_op: Any) -> dict[int, int]:
+    """Reduce operations as a record has them, by the hash of torch's ReduceOp, which is its number there."""
+    return {hash(getattr(reduce_op, name)): int(Reduce[name]) for name in _REDUCES if hasattr(reduce_op, name)}
+
+
+def reduce_reader(numbers: dict[int, int]) -> Callable[[Any], int]:
+    """A function from options to the reduce operation."""
     other = int(Reduce.OTHER)
 
     def read(options: Any) -> int:

@@ -2,16 +2,17 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from diagd.probes.box.layout import Live, Phase
+from diagd.probes.native import load
 from diagd.probes.state import STATE
 
 _PHASE, _PHASE_NS, _TOTALS = int(Live.PHASE), int(Live.PHASE_NS), int(Live.PHASE_TOTALS)
-_BACKWARD, _COLLECTIVE, _CHECKPOINT = int(Phase.BACKWARD), int(Phase.COLLECTIVE), int(Phase.CHECKPOINT)
-_KEPT_OVER_COLLECTIVE = (_BACKWARD, _COLLECTIVE, _CHECKPOINT)  # these say more than that they also communicate
+_COLLECTIVE = int(Phase.COLLECTIVE)
+_KEPT_OVER_COLLECTIVE = tuple(map(int, load.KEPT_OVER_COLLECTIVE))
 _ident = threading.get_ident
 _now = time.monotonic_ns
 
@@ -50,7 +51,7 @@ def now_in() -> int | None:
     return int(live[_PHASE])
 
 
-def enter(chosen: int) -> None:
+def enter_in_python(chosen: int) -> None:
     """Begin a phase; only the training thread does, and not while the script itself has named one."""
     live = STATE.live
     if live is None or STATE.held or _ident() != STATE.trainer:
@@ -61,6 +62,9 @@ def enter(chosen: int) -> None:
         live[_TOTALS + before] += now - live[_PHASE_NS]
         live[_PHASE] = chosen
         live[_PHASE_NS] = now
+
+
+enter: Callable[[int], None] = load.faster("enter", enter_in_python)
 
 
 def _change(live: Any, before: int, chosen: int, now: int) -> None:

@@ -19,6 +19,7 @@ class Settings:
         probes: By name; None: all.
         bench_steps: Switch the probes off and on every so many steps; 0: never.
         faults: What to plant in a drill, as faults.py reads it; empty: nothing.
+        native: Go the compiled way where it was built.
     """
 
     def __init__(
@@ -28,12 +29,14 @@ class Settings:
         probes: frozenset[str] | None = None,
         bench_steps: int = 0,
         faults: str = "",
+        native: bool = False,
     ) -> None:
         self.folder = folder
         self.job = job
         self.probes = probes
         self.bench_steps = bench_steps
         self.faults = faults
+        self.native = native
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -45,6 +48,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         probes=frozenset(name.strip() for name in names.split(",")) if names not in ("", "all") else None,
         bench_steps=_bench_steps(environ.get("DIAGD_BENCH", "")),
         faults=environ.get("DIAGD_INJECT", "").strip(),
+        native=environ.get("DIAGD_NATIVE", "").strip() != "off",
     )
 
 

@@ -44,7 +44,7 @@ def kind_of_file(filename: str) -> int:
     return _BELOW if filename.startswith(_folders) else _USER
 
 
-def _kind_of(code: CodeType) -> int:
+def kind_of(code: CodeType) -> int:
     entry = _codes.get(id(code))
     if entry is not None:
         return entry[1]
@@ -56,7 +56,7 @@ def _kind_of(code: CodeType) -> int:
 
 def is_user(frame: FrameType | None) -> bool:
     """Whether a frame is the user's own code."""
-    return frame is not None and _kind_of(frame.f_code) == _USER
+    return frame is not None and kind_of(frame.f_code) == _USER
 
 
 def site(frame: Any) -> int:
@@ -68,17 +68,17 @@ def site(frame: Any) -> int:
             break
         code = frame.f_code
         entry = codes.get(id(code))
-        kind = entry[1] if entry is not None else _kind_of(code)
+        kind = entry[1] if entry is not None else kind_of(code)
         if kind == _USER:
             known = _known.get((id(code), frame.f_lasti))
-            return known if known is not None else _intern(frame)
+            return known if known is not None else intern(frame)
         if kind == _PACKAGE and package is None:
             package = frame
         frame = frame.f_back
-    return _intern(package) if package is not None else 0
+    return intern(package) if package is not None else 0
 
 
-def _intern(frame: FrameType) -> int:
+def intern(frame: FrameType) -> int:
     box = STATE.box
     if box is None:
         return 0
@@ -124,4 +124,4 @@ def frames_from(frame: FrameType | None, limit: int = 40) -> list[list[Any]]:
 def _frame(frame: FrameType, line: int | None) -> list[Any]:
     code = frame.f_code
     name = code.co_filename
-    return [code.co_name, name if name[:1] == "<" else os.path.abspath(name), line or 0, _kind_of(code) == _USER]
+    return [code.co_name, name if name[:1] == "<" else os.path.abspath(name), line or 0, kind_of(code) == _USER]

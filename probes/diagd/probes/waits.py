@@ -7,6 +7,7 @@ from typing import Any
 from diagd.probes import cost, groups, phases, sites
 from diagd.probes.box.layout import FieldIndex, Flag, Op
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.native import operations
 from diagd.probes.state import STATE
 
 _MAX_WATCHED = 4096
@@ -23,7 +24,8 @@ WATCHED: dict[int, tuple[int, int]] = {}
 def install(probe: Probe, module: Any) -> None:
     """torch.distributed.distributed_c10d is there."""
     STATE.listeners.append(lambda recording: WATCHED.clear())
-    _patches.replace(module.Work, "wait", wrapper(probe, _before, _after, _failed))
+    before, after = operations.faster("wait_before", _before), operations.faster("wait_after", _after)
+    _patches.replace(module.Work, "wait", wrapper(probe, before, after, _failed))
 
 
 def remove() -> None:

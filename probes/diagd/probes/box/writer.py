@@ -46,7 +46,6 @@ class BoxWriter:
         self._passing_at = _LASTING
         self._rings: list[tuple[int, RingWriter]] = []  # with the ident of the thread that has it
         self._own = threading.local()
-        self.serial = 0  # of the last operation of the process
         self._lock = threading.Lock()  # only for new strings, rings and texts, never on a step's usual path
         self.live[Live.STEP] = -1
         self.live[Live.STRINGS_USED] = _FIRST_STRING
@@ -173,13 +172,11 @@ class RingWriter:
     """The operations of one thread; only that thread writes."""
 
     def __init__(self, box: BoxWriter, index: int) -> None:
-        self._box = box
         self._map = box._map
         self.numbers = box.numbers
         self._at = layout.RINGS_AT + index * layout.RING_SIZE
         self._header = self._at // 8
         self._records_at = self._at + layout.RING_HEADER
-        self._begun = 0
         self.templates: dict[Any, bytes] = {}  # whole records but for serial and times, by what makes them differ
         self.claim()
 
@@ -226,18 +223,17 @@ class RingWriter:
 
     def stamp(self, template: bytes, entered_ns: int) -> int:
         """Begin an operation, as `begin` does, of which all else is known."""
-        begun = self._begun
-        self._begun = begun + 1  # first: a signal handler that issues an operation right now gets the next place
+        # Nothing below is a call, so no other thread and no signal handler comes in between.
+        numbers = self.numbers
+        begun = numbers[self._header + 1]
         at = self._records_at + begun % _RECORDS * _RECORD_SIZE
         index = at >> 3
-        box = self._box
-        serial = box.serial = box.serial + 1
-        numbers = self.numbers
+        serial = numbers[_OPERATIONS] + 1
         numbers[index] = 0
         self._map[at : at + _RECORD_SIZE] = template
         numbers[index + _ENTERED] = entered_ns
         numbers[index] = serial
-        numbers[self._header + 1] = self._begun
+        numbers[self._header + 1] = begun + 1
         numbers[_OPERATIONS] = serial
         return index
 
