@@ -40,10 +40,13 @@ Key = tuple[int, str]
 _Node = tuple[str, Any, int, tuple[str, str, str, str]]
 
 
-def look(frame: FrameType | None, before: dict[Key, int], deadline_ns: int) -> dict[Key, Holder]:
+def look(
+    frame: FrameType | None, before: dict[Key, int], deadline_ns: int, others: dict[str, Any] | None = None
+) -> dict[Key, Holder]:
     """All holders that are found from a frame and those that called it.
 
     Args:
+        others: More to begin from, by name.
         before: Sizes at an earlier look: what has grown since is weighed.
         deadline_ns: Of time.perf_counter_ns; what is not reached by then is left out.
     """
@@ -57,6 +60,8 @@ def look(frame: FrameType | None, before: dict[Key, int], deadline_ns: int) -> d
                 copies.append(names)
                 walk.begin(frame.f_globals, "", frame.f_code.co_filename)
         frame = frame.f_back
+    if others:
+        walk.begin(others, "", "")
     walk.run()
     if _CLEARED:
         for names in copies:

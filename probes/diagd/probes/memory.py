@@ -3,6 +3,7 @@
 Signals (bytes, after the optimizer's step, when the graph of the step is gone):
 
     memory/floor   anonymous resident memory of this process
+    memory/virtual its address space: what is allocated at once and filled later grows in the floor alone
     memory/device_allocated, memory/device_reserved, memory/device_active, memory/device_inactive_split (free, but in
                    pieces of segments in use), memory/device_peak (since the last reset, which is the script's to make),
                    memory/device_retries, memory/device_ooms (counts),
@@ -78,25 +79,26 @@ def _stepped(optimizer: Any) -> None:
     if _watch.pid != os.getpid():
         _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
     _watch.step, _watch.read_ns = step, now_ns
-    floor = own_bytes()
+    virtual, resident, floor = own_bytes()
     SIGNALS.record("memory/floor", floor, step)
+    SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
     live[_OVERHEAD] += time.monotonic_ns() - now_ns
-    if floor and _watch.suspicion.due(step, floor) and BUDGET.affords(_watch.look_ns):
-        _look(step, floor)
+    if _watch.suspicion.due(step, resident) and BUDGET.affords(_watch.look_ns):
+        _look(step, resident)
 
 
-def own_bytes() -> int:
-    """This process's resident memory without files and shared memory; 0 where the kernel does not say."""
+def own_bytes() -> tuple[int, int, int]:
+    """This process's address space, its resident memory, and that without files and shared memory."""
     if _watch.statm < 0:
         _watch.statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    _, resident, shared, *_ = os.pread(_watch.statm, 200, 0).split()
-    return (int(resident) - int(shared)) * _PAGE
+    virtual, resident, shared, *_ = os.pread(_watch.statm, 200, 0).split()
+    return int(virtual) * _PAGE, int(resident) * _PAGE, (int(resident) - int(shared)) * _PAGE
 
 
-def _look(step: int, floor: int) -> None:
+def _look(step: int, resident: int) -> None:
     began_ns = time.perf_counter_ns()
-    _watch.suspicion.look(sys._getframe(2), step, floor, began_ns + LOOK_NS)
+    _watch.suspicion.look(sys._getframe(2), step, resident, began_ns + LOOK_NS)
     took = time.perf_counter_ns() - began_ns
     _watch.look_ns = took
     BUDGET.spent(took)
@@ -104,5 +106,5 @@ def _look(step: int, floor: int) -> None:
 
 def _loader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) > 1 and get_ident() == STATE.trainer and not STATE.evaluating:
-        suspicion.note_loader(args[1])
+        suspicion.note_loader(args[0], args[1])
     return None

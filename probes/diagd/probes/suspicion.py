@@ -5,6 +5,8 @@ The look is the training thread's; reading what the script's text does with that
 
 import json
 import time
+import weakref
+from collections import deque
 from types import FrameType
 from typing import Any
 
@@ -20,7 +22,7 @@ APART_STEPS = 10  # two looks
 LEAST_BYTES = 16 * 1024 * 1024
 LEAST_PART = 1 / 64  # of the process's own size, before it is worth a look
 FREED = 0.5  # of what had grown: it was let go of, and what was told no longer holds
-RARER = 2.0  # the next look waits for so many times the growth, where this one found nothing
+RARER = 2.0  # the next look waits for so many times the growth that this one has
 EXPLAINS = 0.1  # of the growth, by what its new elements weigh
 A_STEP = 0.2  # elements: less often is not what grows with the steps
 LINKS_A_STEP = 0.8  # nodes of a graph that goes on from step to step
@@ -37,34 +39,34 @@ class Suspicion:
         self._told = False
         self._begin(0, 0)
 
-    def _begin(self, step: int, floor: int) -> None:
-        self._low = self._mark = floor
+    def _begin(self, step: int, resident: int) -> None:
+        self._low = self._mark = resident
         self._mark_step = self._since_step = step
         self._needed = 1.0
         self._sizes: dict[Key, int] = {}
         self._chains: dict[str, int] = {}
 
-    def due(self, step: int, floor: int) -> bool:
-        """Whether its floor after this step asks for a look."""
+    def due(self, step: int, resident: int) -> bool:
+        """Whether its resident memory after this step asks for a look."""
         if step < WARM_STEPS or self._low == 0:
-            self._begin(step, floor)
+            self._begin(step, resident)
             return False
-        if floor < self._mark - FREED * (self._mark - self._low) or floor < self._low:
-            self._begin(step, floor)
+        if resident < self._mark - FREED * (self._mark - self._low) or resident < self._low:
+            self._begin(step, resident)
             self._withdraw(step)
             return False
-        least = max(LEAST_BYTES, LEAST_PART * floor) * self._needed
-        return floor - self._mark >= least and step - self._mark_step >= APART_STEPS
+        least = max(LEAST_BYTES, LEAST_PART * resident) * self._needed
+        return resident - self._mark >= least and step - self._mark_step >= APART_STEPS
 
-    def look(self, frame: FrameType | None, step: int, floor: int, deadline_ns: int) -> None:
+    def look(self, frame: FrameType | None, step: int, resident: int, deadline_ns: int) -> None:
         """Look now; from the second time on, tell what has grown."""
-        found = holders.look(frame, self._sizes, deadline_ns)
-        best = self._best(found, step - self._mark_step, (floor - self._mark) / max(step - self._mark_step, 1))
+        found = holders.look(frame, self._sizes, deadline_ns, _datasets_in_use())
+        best = self._best(found, step - self._mark_step, (resident - self._mark) / max(step - self._mark_step, 1))
         if best is not None:
             self._tell(best, _files_of(frame), step)
-        self._needed = 1.0 if best is not None or not self._sizes else self._needed * RARER
+        self._needed *= RARER if self._sizes else 1.0
         self._sizes = {key: holder.size for key, holder in found.items()}
-        self._mark, self._mark_step = floor, step
+        self._mark, self._mark_step = resident, step
 
     def _best(self, found: dict[Key, Holder], steps: int, grown: float) -> dict[str, Any] | None:
         """What explains most of the growth, which is in bytes a step."""
@@ -76,7 +78,10 @@ class Suspicion:
                 graph, held = self._chains[holder.path] >= CHAIN_LOOKS, 0.0
             else:
                 graph = holder.weight.graph and more >= A_STEP * steps
-                held = holder.weight.bytes * more / steps if more >= max(A_STEP * steps, 2) else 0.0
+                often = more >= max(A_STEP * steps, 2)
+                held = holder.weight.bytes * more / steps if often else 0.0
+                if often and holder.kind == "cache" and not holder.bounded:
+                    held = EXPLAINS * grown  # its elements cannot be weighed
             if graph or held >= EXPLAINS * grown:
                 ranked.append((graph, held, _as_json(holder, more, steps, held, graph)))
         return max(ranked, key=lambda entry: entry[:2])[2] if ranked else None
@@ -149,10 +154,22 @@ def _texts(files: list[str]) -> list[tuple[str, str]]:
 
 
 _datasets: set[str] = set()  # told
+_iterators: deque[Any] = deque(maxlen=4)  # weak references to the newest
 
 
-def note_loader(loader: Any) -> None:
+def _datasets_in_use() -> dict[str, Any]:
+    """The datasets of the loaders that are being iterated: a `for` has no variable for them."""
+    found: dict[str, Any] = {}
+    for reference in _iterators:
+        dataset = getattr(reference(), "_dataset", None)
+        if dataset is not None:
+            found["dataset"] = dataset
+    return found
+
+
+def note_loader(iterator: Any, loader: Any) -> None:
     """A data loader is about to be iterated."""
+    _iterators.append(weakref.ref(iterator))
     dataset = type(getattr(loader, "dataset", None))
     said = {"dataset": dataset.__name__, "length": _length(loader), "workers": getattr(loader, "num_workers", 0)}
     key = json.dumps(said)

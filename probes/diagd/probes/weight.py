@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 _SAMPLED = 8  # elements of an element
 _DEEP = 3
 _CHAIN = 4000
+_NODES = 2000
 _POINTER = 8
 _SMALL = 32
 
@@ -77,14 +78,15 @@ def _of_tensor(value: Any) -> Weight:
 
 
 def graph_length(tensor: Any) -> int:
-    """The longer of the two outermost chains of a tensor's graph, in nodes, to a bound; 0 where it has none.
+    """How long a tensor's graph is, in nodes, to a bound; 0 where it has none.
 
-    A sum that goes on from step to step (`total = total + loss`) makes one of them longer with each step.
+    The longest of its two outermost chains, which a sum that goes on (`total = total + loss`) makes longer with each
+    step, and of the number of its nodes, which is soon at its bound but sees all others.
     """
     torch = sys.modules["torch"]
     with torch._C.DisableTorchFunctionSubclass():
         node = tensor.grad_fn
-    return max(_chain(node, 0), _chain(node, -1)) if node is not None else 0
+    return max(_chain(node, 0), _chain(node, -1), _nodes(node)) if node is not None else 0
 
 
 def _chain(node: Any, which: int) -> int:
@@ -94,3 +96,13 @@ def _chain(node: Any, which: int) -> int:
         following = node.next_functions
         node = following[which][0] if following else None
     return length
+
+
+def _nodes(node: Any) -> int:
+    seen = {node}
+    waiting = [node]
+    while waiting and len(seen) < _NODES:
+        new = {following for following, _ in waiting.pop().next_functions if following is not None} - seen
+        seen |= new
+        waiting.extend(new)
+    return min(len(seen), _NODES)

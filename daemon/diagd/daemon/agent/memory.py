@@ -22,8 +22,8 @@ class MemoryMeter:
     """One rank's memory, as `Facts.extra` carries it; bytes where nothing else is said.
 
     At each look: `memory/rss`; `memory/worker_rss` (anonymous, all living data workers together), `memory/workers`
-    (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers: another one, and they were started
-    anew), where there are some; `memory/at_s`, the time of it.
+    (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers:
+    another one, and they were started anew), where there are some; `memory/at_s`, the time of it.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`, `memory/fds`,
     `memory/children`, and, where the kernel tells cheaply, `memory/pss` and `memory/worker_pss`.
@@ -43,7 +43,7 @@ class MemoryMeter:
         if now_s - self._often_s < OFTEN_S:
             return {}
         self._often_s = now_s
-        workers = self._data_workers()
+        workers = self._data_workers(meter)
         found = {"at_s": now_s, "rss": float(stat.rss_bytes), **self._of_workers(workers)}
         if now_s - self._seldom_s >= SELDOM_S:
             self._seldom_s = now_s
@@ -55,9 +55,11 @@ class MemoryMeter:
             found |= self._shared_out(workers)
         return {f"{PREFIX}{name}": value for name, value in found.items()}
 
-    def _data_workers(self) -> list[int]:
+    def _data_workers(self, meter: Meter) -> list[int]:
         """The data workers among its children, by the name that torch gives them once they run."""
-        children = self._proc.children(self._pid)
+        listed_now = self._proc.read(f"{self._pid}/task/{self._pid}/children").split()
+        known = {pid for pid in meter.living_children() if meter.children[pid].stat.parent == self._pid}
+        children = sorted(known.union(int(pid) for pid in listed_now if pid.isdigit()))
         for pid in children:
             times = self._seen.get(pid, 0)
             if times < _NAMED_BY:

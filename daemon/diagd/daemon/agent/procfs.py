@@ -192,12 +192,6 @@ class Procfs:
                 children.setdefault(stat.parent, []).append(pid)
         return {pid: self._below(pid, lambda parent: children.get(parent, [])) for pid in pids}
 
-    def children(self, pid: int) -> list[int]:
-        """Its own children; all processes are read for that where the kernel has no task/TID/children."""
-        if self._has_children_files:
-            return self._children_of(pid)
-        return [child for child in self.pids() if (stat := self.stat(child)) is not None and stat.parent == pid]
-
     def _children_of(self, pid: int) -> list[int]:
         tids = listed(f"{self._prefix}{pid}/task")
         return sorted(int(child) for tid in tids for child in self.read(f"{pid}/task/{tid}/children").split())

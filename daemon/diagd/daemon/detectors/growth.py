@@ -84,6 +84,8 @@ def _through(steps: Ints, values: Floats) -> Growth | None:
     slope = float(np.median(slopes)) if len(slopes) else 0.0
     if slope <= 0 or float(np.mean(slopes > LEVEL * slope)) < RISING:
         return None
+    if not _still(steps, values, slope):
+        return None
     half = len(at) // 2
     early, late = _slope(at[: half + 1], floors[: half + 1]), _slope(at[half - 1 :], floors[half - 1 :])
     if late < STEADY * early:
@@ -92,6 +94,14 @@ def _through(steps: Ints, values: Floats) -> Growth | None:
     middle = float(np.median(floors - slope * (at - at[0])))
     begin = middle - slope * (at[0] - steps[0])
     return Growth(int(steps[0]), int(steps[-1]), slope, max(slow, 0.0), fast, begin, float(values[-1]))
+
+
+def _still(steps: Ints, values: Floats, slope: float) -> bool:
+    """Whether it goes on: the last sixteenth of the samples is higher than the one before, as the slope has it."""
+    part = max(len(steps) // (2 * BLOCKS), 1)
+    before, last = values[-2 * part : -part], values[-part:]
+    run = float(steps[-part:].mean() - steps[-2 * part : -part].mean())
+    return float(last.min() - before.min()) >= STEADY / 2 * slope * run
 
 
 def block_minima(steps: Ints, values: Floats) -> tuple[Floats, Floats]:

@@ -1,10 +1,10 @@
 """Host memory that a rank, or its data workers, keep more and more of."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors import memory_words, words
+from diagd.daemon.detectors.finding import Finding, Location, Severity
+from diagd.daemon.detectors.grows import RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.growth import Growth, growth
 from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, Holder, Loader, holder, loader
 from diagd.daemon.detectors.memory import (
@@ -15,51 +15,24 @@ from diagd.daemon.detectors.memory import (
     newest,
     node_of,
     since_change,
-    size_text,
     worth,
 )
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Frame
 
 KIND = "memory.host_leak"
-RSS, WORKER_RSS = "rss", "worker rss"
 FLOOR, WORKERS = "memory/floor", "memory/worker_rss"
+VIRTUAL = "memory/virtual"
 # For how many steps it must have grown, by what else is known; without it a cache that fills looks just the same.
 GRAPH_STEPS = 30  # each step's graph is kept: no cache does that
 KEPT_STEPS = 60  # nothing in the script's text ever takes anything out
 ALONE_STEPS = 120  # on this rank, and not on others that do the same
-LONG_STEPS = 500
+LONG_STEPS = 1000
 LONG_PART = 0.5  # of what was held before
-EPOCHS = 1.1  # the length of an epoch, and a little
+EPOCHS = 1.25  # the length of an epoch, and so much more that the end of growth would have shown
+FILLS = 0.2  # of the growth, in the address space: less, and what was allocated long ago is being filled
 INFO_STEPS = 60
 INFO_BYTES = 64 * 1024 * 1024
 FLAT = 0.2  # of the slope: a peer that grows less does not grow with it
-
-
-@dataclass(frozen=True, slots=True)
-class Grows:
-    """One thing that grows on one rank."""
-
-    rank: int
-    what: str  # RSS or WORKER_RSS
-    growth: Growth
-    why: str  # graph, kept, alone, epoch, long; empty: not known to be a leak
-    ends: bool  # a cache or a buffer by the script's text
-    holder: Holder | None = None
-    loader: Loader | None = None
-
-    @property
-    def places(self) -> tuple[Frame, ...]:
-        """Where it is filled."""
-        if self.what == WORKER_RSS:
-            kept = [place for _, verdict, place in self.filled if verdict == KEPT]
-            return tuple(kept[:2])
-        return self.holder.places if self.holder is not None else ()
-
-    @property
-    def filled(self) -> tuple[tuple[str, str, Frame], ...]:
-        """Containers of the dataset that its methods fill."""
-        return self.loader.grown if self.loader is not None else ()
 
 
 def growing(state: JobState) -> list[Grows]:
@@ -95,7 +68,7 @@ def slopes_at(state: JobState, grows: list[Grows], rank: int) -> float:
 
 def _own(state: JobState, rank: int, found: Growth) -> Grows:
     held, data = holder(state, rank), loader(state, rank)
-    ends = held is not None and held.ends
+    ends = _fills(state, rank, found) if held is None else held.ends
     return Grows(rank, RSS, found, _why_own(state, rank, found, held, data), ends, held, data)
 
 
@@ -106,9 +79,20 @@ def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, dat
         return "epoch" if _past_epoch(found, data) and held.verdict == CACHE else ""
     if held is not None and held.only_grows and found.steps >= KEPT_STEPS:
         return "kept"
+    if _fills(state, rank, found):
+        return ""
     if found.steps >= ALONE_STEPS and _alone(state, rank, found):
         return "alone"
     return _why_by_length(found, data)
+
+
+def _fills(state: JobState, rank: int, found: Growth) -> bool:
+    """Whether it touches for the first time what was allocated before, as a replay buffer made of zeros is filled."""
+    series = state.signals.series(rank, VIRTUAL)
+    if series is None:
+        return False
+    mine = series.values[series.steps >= found.since]
+    return len(mine) > 1 and float(mine[-1] - mine[0]) < FILLS * found.grown
 
 
 def _why_by_length(found: Growth, data: Loader | None) -> str:
@@ -162,9 +146,9 @@ def _finding(state: JobState, alike: list[Grows], slopes: float) -> Finding:
         kind=KIND,
         severity=_severity(first, ahead),
         ranks=ranks,
-        summary=words.shortened(_summary(ranks, first, ahead)),
-        causes=(_cause(first, ahead),),
-        names=_names(first),
+        summary=words.shortened(memory_words.summary(ranks, first, ahead)),
+        causes=(memory_words.cause(first, ahead),),
+        names=memory_words.names(first),
         locations=tuple(Location(first.rank, frame) for frame in first.places),
         step=first.growth.since,
         sure=True,  # eight blocks of samples agree
@@ -180,84 +164,3 @@ def _severity(one: Grows, ahead: Forecast | None) -> Severity:
         return Severity.CRITICAL
     large = one.growth.grown >= LONG_PART * one.growth.before
     return Severity.WARNING if ahead is None or ahead.within_reach or large else Severity.INFO
-
-
-def _names(one: Grows) -> tuple[str, ...]:
-    if one.what == WORKER_RSS:
-        data = (one.loader.dataset, *(path for path, _, _ in one.filled)) if one.loader else ()
-        return (WORKER_RSS, "DataLoader worker", *data)[:20]
-    return (RSS, one.holder.path) if one.holder is not None else (RSS,)
-
-
-def _summary(ranks: tuple[int, ...], one: Grows, ahead: Forecast | None) -> str:
-    found = one.growth
-    what = f"{words.ranks_text(ranks)} {words.verb(ranks, 'grows', 'grow')}"
-    if one.what == WORKER_RSS:
-        what = f"the data workers of {words.ranks_text(ranks)} grow"
-    text = f"{what} by {size_text(found.slope)} a step since step {found.since}, {size_text(found.grown)} so far"
-    text += _in_what(one)
-    if not one.why:
-        text += ": a leak, or a cache that is still being filled"
-    if ahead is not None and (one.why or ahead.near):
-        text += f"; at this pace memory runs out {ahead.text}"
-    return text
-
-
-def _in_what(one: Grows) -> str:
-    if one.what == WORKER_RSS:
-        kept = [path for path, verdict, _ in one.filled if verdict == KEPT]
-        data = f", dataset {one.loader.dataset}" if one.loader else ""
-        return data + (f", whose {', '.join(kept[:2])} is only ever added to" if kept else "")
-    if one.holder is None:
-        return ""
-    graph = ", and with it the autograd graph of each step" if one.holder.graph else ""
-    return f", in {one.holder.what}{graph}"
-
-
-_WHY = {
-    "graph": "tensors that still have their graph are kept from step to step, and with each of them all activations"
-    " that its backward pass would need",
-    "kept": "a container is added to at each step, and nothing in the script takes anything out of it",
-    "alone": "this rank keeps something at each step that the others, which make the same steps, do not",
-    "epoch": "it has grown for longer than once through the data, so it is no cache of them",
-    "long": "it has grown steadily for hundreds of steps, longer than caches take to fill",
-    "": "something is kept at each step; whether it will be let go of is not known yet",
-}
-
-
-def _cause(one: Grows, ahead: Forecast | None) -> Cause:
-    seen = one.why in ("graph", "kept") and one.what == RSS
-    confidence, basis = (0.9, Basis.OBSERVATION) if seen else (0.7 if one.why else 0.4, Basis.INFERENCE)
-    key = f"worker_{one.why}" if one.what == WORKER_RSS and one.why == "kept" else one.why or "unknown"
-    return Cause(key, _WHY[one.why], confidence, basis, tuple(_evidence(one, ahead)))
-
-
-def _evidence(one: Grows, ahead: Forecast | None) -> Iterator[Evidence]:
-    found, whose = one.growth, "its data workers together" if one.what == WORKER_RSS else "it"
-    yield Evidence(
-        f"{whose} held {size_text(found.before)} at step {found.since} and {size_text(found.now)} at step {found.until}"
-        f" (anonymous memory{'' if one.what == WORKER_RSS else ' after the step'}; {size_text(found.slow)} to"
-        f" {size_text(found.fast)} a step)",
-        "kernel", one.rank, found.until,
-    )  # fmt: skip
-    if one.holder is not None and one.what == RSS:
-        held = one.holder
-        more = "nodes" if held.kind == "graph" else "elements"
-        weight = f" of {size_text(held.bytes * held.steps)} together" if held.bytes > 100_000 else ""
-        yield Evidence(f"{held.what}: {held.grew} {more} more{weight} in {held.steps} steps", "probe", one.rank)
-        yield from _by_text(held.path, held.verdict, held.places, one.rank)
-    for path, verdict, place in one.filled if one.what == WORKER_RSS else ():
-        yield from _by_text(path, verdict, (place,), one.rank)
-    if ahead is not None:
-        yield Evidence(f"at this pace memory runs out {ahead.text}", "kernel", one.rank)
-
-
-def _by_text(path: str, verdict: str, places: tuple[Frame, ...], rank: int) -> Iterator[Evidence]:
-    said = {
-        KEPT: "; nothing in the script's text takes anything out of it",
-        EMPTIED: "; it is emptied elsewhere in the script's text",
-        CACHE: "; it is looked up before it is filled, as a cache is",
-    }
-    where = " and ".join(words.place_text(place) for place in places) or "a place that was not found"
-    if places or verdict in said:
-        yield Evidence(f"{path} is filled in {where}{said.get(verdict, '')}", "script", rank)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.grows import Grows
 from diagd.daemon.detectors.memory import GIB, Forecast, forecast, newest, node_of, size_text
-from diagd.daemon.detectors.memory_host import Grows, slopes_at
+from diagd.daemon.detectors.memory_host import slopes_at
 from diagd.daemon.state.job import JobState
 
 KIND = "memory.oom_risk"

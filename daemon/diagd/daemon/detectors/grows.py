@@ -1,0 +1,35 @@
+"""One thing that grows on one rank's host, with what is known of it."""
+
+from dataclasses import dataclass
+
+from diagd.daemon.detectors.growth import Growth
+from diagd.daemon.detectors.holding import KEPT, Holder, Loader
+from diagd.daemon.state.model import Frame
+
+RSS, WORKER_RSS = "rss", "worker rss"
+
+
+@dataclass(frozen=True, slots=True)
+class Grows:
+    """One thing that grows on one rank."""
+
+    rank: int
+    what: str  # RSS or WORKER_RSS
+    growth: Growth
+    why: str  # graph, kept, alone, epoch, long; empty: not known to be a leak
+    ends: bool  # a cache or a buffer by the script's text
+    holder: Holder | None = None
+    loader: Loader | None = None
+
+    @property
+    def places(self) -> tuple[Frame, ...]:
+        """Where it is filled."""
+        if self.what == WORKER_RSS:
+            kept = [place for _, verdict, place in self.filled if verdict == KEPT]
+            return tuple(kept[:2])
+        return self.holder.places if self.holder is not None else ()
+
+    @property
+    def filled(self) -> tuple[tuple[str, str, Frame], ...]:
+        """Containers of the dataset that its methods fill."""
+        return self.loader.grown if self.loader is not None else ()

@@ -1,0 +1,172 @@
+"""Reads one Python file for where a container of a given name is filled, emptied, looked up or handed on."""
+
+import ast
+from typing import NamedTuple
+
+GROWS = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault"})
+_EMPTIES = frozenset({"clear", "pop", "popleft", "popitem", "remove", "discard"})
+_ASKS = frozenset({"get", "setdefault", "__contains__", "has_key"})
+_HARMLESS = frozenset(
+    {"len", "sum", "min", "max", "sorted", "list", "tuple", "set", "enumerate", "zip", "range", "print", "str", "repr",
+     "iter", "reversed", "any", "all", "stack", "cat", "concatenate", "mean", "median", "std", "array", "asarray",
+     "tensor", "as_tensor", "vstack", "hstack", "plot", "join", "map", "filter", "isinstance", "bool", "percentile",
+     "dumps", "dump", "save", "info", "debug", "format"}
+)  # fmt: skip
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Place(NamedTuple):
+    """A line of a file, in a function."""
+
+    function: str
+    file: str
+    line: int
+
+
+class Reader(ast.NodeVisitor):
+    """Reads one file."""
+
+    def __init__(self, file: str, path: str, in_function: str) -> None:
+        self.grows: list[Place] = []
+        self.empties = self.asked = self.escapes = False
+        self._file = file
+        self._bare = not any(mark in path for mark in ".[")
+        self._name = _last(path)
+        self._outer = _last(path.rpartition("[")[0]) if path.endswith("]") else ""
+        self._root = path.partition(".")[0].partition("[")[0]
+        self._in_function = in_function if self._bare else ""
+        self._functions: list[str] = []
+        self._loops: list[ast.AST] = []
+        self._grown_in: set[ast.AST] = set()
+        self._renewed_in: list[tuple[str, tuple[ast.AST, ...]]] = []
+        self._root_in_loop = False
+
+    def root_renewed(self) -> bool:
+        """Whether it is made anew in a loop that also fills it, or its owner is."""
+        return self._root_in_loop or any(self._grown_in.intersection(loops) for _, loops in self._renewed_in)
+
+    def visit(self, node: ast.AST) -> None:
+        """Keep track of where we are."""
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            self._functions.append(node.name)
+            loops, self._loops = self._loops, []
+            super().visit(node)
+            self._functions.pop()
+            self._loops = loops
+        elif isinstance(node, _LOOPS):
+            self._loops.append(node)
+            super().visit(node)
+            self._loops.pop()
+        else:
+            super().visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """`x.append(…)`, `x.clear()`, `f(x)`."""
+        function = node.func
+        if isinstance(function, ast.Attribute) and self._is(function.value):
+            self.asked |= function.attr in _ASKS
+            self.empties |= function.attr in _EMPTIES
+            if function.attr in GROWS:
+                self._grow(node)
+        else:
+            called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            self.escapes |= called not in _HARMLESS and any(self._is(argument) for argument in node.args)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """`key in x`."""
+        if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            self.asked |= any(self._is(other) for other in node.comparators)
+        self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        """`del x`, `del x[0]`, `del x[:]`."""
+        self.empties |= any(self._is(t) or (isinstance(t, ast.Subscript) and self._is(t.value)) for t in node.targets)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """`x += …`, `x[key] += …`."""
+        if self._is(node.target):
+            self._grow(node)
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """`x = …`, `x[key] = …`, `x[:] = …`."""
+        for target in node.targets:
+            self._assigned(target, node.value, node)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """`x: list[float] = []`."""
+        if node.value is not None:
+            self._assigned(node.target, node.value, node)
+        self.generic_visit(node)
+
+    def _assigned(self, target: ast.expr, value: ast.expr, node: ast.AST) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                self._assigned(part, value, node)
+        elif isinstance(target, ast.Subscript) and self._is(target.value):
+            if isinstance(target.slice, ast.Slice):
+                self.empties = True
+            else:
+                self._grow(node)
+        elif self._is(target):
+            self._renewed(value, node)
+        elif not self._bare and isinstance(target, ast.Name) and target.id == self._root and self._loops:
+            self._root_in_loop = True
+
+    def _renewed(self, value: ast.expr, node: ast.AST) -> None:
+        """The name gets another value: an older one with more, a part of the older one, or a new one."""
+        if isinstance(value, ast.Subscript) and self._is(value.value):
+            self.empties = True
+        elif any(self._is(part) for part in ast.walk(value) if isinstance(part, ast.expr)):
+            self._grow(node)
+        elif isinstance(self._target_of_attribute(node), ast.Attribute):
+            self.empties |= not self._functions or self._functions[-1] not in ("__init__", "__post_init__", "__new__")
+        else:
+            self._renewed_in.append((self._functions[-1] if self._functions else "", tuple(self._loops)))
+
+    @staticmethod
+    def _target_of_attribute(node: ast.AST) -> ast.expr | None:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        return target if isinstance(target, ast.expr) else None
+
+    def _grow(self, node: ast.AST) -> None:
+        functions = [name for name in self._functions if name]
+        where = ".".join(functions[-2:]) if functions else "<module>"
+        self.grows.append(Place(where, self._file, getattr(node, "lineno", 0)))
+        self._grown_in.update(self._loops)
+
+    def _is(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Name):
+            known = (
+                not self._in_function or self._in_function in ("", "<module>") or self._in_function in self._functions
+            )
+            return self._bare and node.id == self._name and known
+        if isinstance(node, ast.Attribute):
+            return not self._bare and node.attr == self._name
+        return not self._bare and self._is_element(node)
+
+    def _is_element(self, node: ast.AST) -> bool:
+        """`state['outs']`; `acts[name]` and `acts.setdefault(name, [])`, which may be the one that is meant."""
+        if isinstance(node, ast.Subscript):
+            if isinstance(node.slice, ast.Constant):
+                return str(node.slice.value) == self._name
+            return bool(self._outer) and not isinstance(node.slice, ast.Slice) and _name_of(node.value) == self._outer
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(function, ast.Attribute) and function.attr in ("setdefault", "get"):
+            return bool(self._outer) and _name_of(function.value) == self._outer
+        return False
+
+
+def _name_of(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _last(path: str) -> str:
+    """`losses` of `hist.losses`, `outs` of `state['outs']`."""
+    tail = path.rpartition(".")[2]
+    if tail.endswith("]") and "[" in tail:
+        return tail.rpartition("[")[2].rstrip("]").strip("'\"")
+    return tail
