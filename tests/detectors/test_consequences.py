@@ -1,0 +1,42 @@
+"""Of findings about what a training computes the deepest cause alone is told."""
+
+import pytest
+
+from diagd.daemon.detectors.consequences import FOLLOW, without_consequences
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.incidents.catalog import KINDS
+
+
+def finding(kind: str, *ranks: int) -> Finding:
+    return Finding(kind, Severity.WARNING, ranks, kind, ())
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        (["numerics.nonfinite", "numerics.gradient_explosion", "training.loss_spike"], ["numerics.nonfinite"]),
+        (["precision.overflow", "numerics.nonfinite"], ["precision.overflow"]),
+        (["precision.stale_cache", "training.kl_zero", "training.loss_plateau"], ["precision.stale_cache"]),
+        (["training.dead_parameters", "precision.underflow"], ["precision.underflow"]),
+        (["training.lr_fault", "training.loss_plateau"], ["training.lr_fault"]),
+        (["training.loss_plateau", "memory.host_leak"], ["training.loss_plateau", "memory.host_leak"]),
+    ],
+)
+def test_what_follows_is_not_told(kinds: list[str], told: list[str]) -> None:
+    assert [f.kind for f in without_consequences(finding(kind, 0) for kind in kinds)] == told
+
+
+def test_ranks_do_not_count_as_the_reduction_spreads_what_one_computes() -> None:
+    both = [finding("numerics.nonfinite", 2), finding("numerics.gradient_explosion", 0, 1)]
+    assert without_consequences(both) == both[:1]
+
+
+def test_all_kinds_that_are_named_exist() -> None:
+    named = {*FOLLOW, *(kind for kinds in FOLLOW.values() for kind in kinds)}
+    assert not [name for name in named if not any(kind.startswith(name) for kind in KINDS)]
+
+
+def test_nothing_explains_itself_in_a_circle() -> None:
+    for kind, followers in FOLLOW.items():
+        for follower in followers:
+            assert kind not in FOLLOW.get(follower, ())

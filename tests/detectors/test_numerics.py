@@ -1,0 +1,387 @@
+"""NaN, gradients, dead parameters and learning rates: each fault is named, and healthy trainings like it are not."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from tests.detectors.scalars import everywhere, signals
+from tests.detectors.states import Job, job
+from tests.detectors.tensors import ledgers, same
+
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.numerics.rules import NUMERICS
+from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.tensors import TensorInfo
+
+RNG = np.random.default_rng(0)
+
+
+def run(world: int = 1, **series: Sequence[float]) -> Job:
+    """A job whose ranks all show these series; `__` in a name stands for `/`."""
+    made = job(world)
+    everywhere(made.state, range(world), {name.replace("__", "/"): values for name, values in series.items()})
+    return made
+
+
+def described(made: Job, **shapes: tuple[int, ...]) -> Job:
+    """Say what parameters there are; `__` in a name stands for a dot."""
+    tensors = {TensorInfo(name.replace("__", "."), shape=shape): same for name, shape in shapes.items()}
+    world = len(made.ranks)
+    made.state.tensors.apply(ledgers(tensors, range(world), (0,)), world)
+    return made
+
+
+def found(made: Job) -> list[Finding]:
+    scene = scene_of(made.report().state)
+    return [finding for rule in NUMERICS for finding in rule(scene)]
+
+
+def kinds(made: Job) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(f.kind, f.ranks, f.severity.value) for f in found(made)]
+
+
+def noisy(levels: Sequence[float], by: float = 0.2) -> list[float]:
+    return [float(level * math.exp(RNG.normal(0, by))) for level in levels]
+
+
+def norms(made: Job, name: str, levels: Sequence[float], ranks: Sequence[int] = (0,), every: int = 4) -> None:
+    """A parameter's gradient norm, told every few steps."""
+    for rank in ranks:
+        signals(made.state, rank, f"grad_norm/{name}", range(1, every * len(levels), every), levels)
+
+
+# --- NaN
+
+
+def test_the_rank_whose_own_loss_was_nan_first_is_named_and_not_those_that_got_it_from_the_reduction() -> None:
+    made = job(3)
+    for rank in range(3):
+        bad = 50 if rank == 2 else 51
+        signals(made.state, rank, "loss", range(1, 60), [2.0 if s < bad else math.nan for s in range(1, 60)])
+        signals(made.state, rank, "grad_norm", range(1, 60), [1.0 if s < 50 else math.nan for s in range(1, 60)])
+    (one,) = found(made)
+    assert (one.kind, one.ranks, one.step, one.names[0]) == ("numerics.nonfinite", (2,), 50, "loss")
+    assert one.causes[0].key == "loss"
+
+
+def test_gradients_that_are_nan_before_any_loss_is_are_named_with_their_parameters() -> None:
+    made = run(2, loss=[1.0] * 20 + [math.nan] * 9, grad_norm=[1.0] * 19 + [math.inf] * 10)
+    made.state.signals.put_fact(0, "gradients/nonfinite", 20, "Net.stem.weight, Net.stem.bias")
+    (one,) = found(made)
+    assert (one.kind, one.ranks, one.step) == ("numerics.nonfinite", (0, 1), 20)
+    assert one.names == ("grad", "Net.stem.weight", "Net.stem.bias")
+    assert "not whose they were" in one.causes[0].text
+
+
+@pytest.mark.parametrize(
+    "loss", [[1.0] * 20 + [math.nan], [1.0, math.nan] * 12 + [1.0], [1.0] * 10 + [math.inf, 0.9, 0.8]]
+)
+def test_a_single_step_that_was_skipped_is_no_fault(loss: list[float]) -> None:
+    assert found(run(loss=loss)) == []
+
+
+# --- explosion
+
+
+def test_a_norm_that_leaves_its_range_for_good_is_an_explosion_with_its_worst_parameter() -> None:
+    levels = [10 * math.exp(max(0, step - 60) / 12) for step in range(160)]
+    made = run(grad_norm=noisy(levels))
+    norms(made, "Net.rec.weight", levels[::4])
+    norms(made, "Net.out.weight", [2.0] * 40)
+    (one,) = found(made)
+    assert (one.kind, one.ranks, one.severity.value) == ("numerics.gradient_explosion", (0,), "critical")
+    assert one.names[0] == "Net.rec.weight"
+    assert one.step is not None
+    assert 110 < one.step < 130
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [5e4] * 200,  # a loss that is a sum
+        [900.0] + [400.0 / (1 + s / 10) for s in range(200)],  # as large models begin
+        [1.0 + s / 40 for s in range(200)],
+        [0.01 * math.exp(s / 50) for s in range(200)],  # from a zero start, a hundredfold, and small
+        [1.0] * 150 + [5e3, 2e3] + [1.0] * 20,  # a bad batch
+        [3e3 * math.exp(-s / 20) + 1 for s in range(100)],
+    ],
+)
+def test_norms_that_are_only_large_or_grow_little_or_come_back_are_no_explosion(levels: list[float]) -> None:
+    assert found(run(grad_norm=noisy(levels))) == []
+
+
+def test_a_norm_that_the_script_clips_is_no_explosion() -> None:
+    levels = [10 * math.exp(max(0, step - 60) / 12) for step in range(160)]
+    assert found(run(grad_norm=[1.0] * 160, clip_norm=levels)) == []
+    assert found(run(grad_norm=levels, clip_norm=levels)) == []
+
+
+# --- gradients that are never cleared
+
+
+def test_gradients_that_are_never_cleared_and_grow_are_told() -> None:
+    made = run(gradients__kept=[1.0] * 30, grad_norm=[20.0 * (1 + s) for s in range(31)])
+    assert kinds(made) == [("training.gradient_accumulation", (0,), "warning")]
+
+
+def test_once_their_norm_has_exploded_that_is_said_with_the_cause() -> None:
+    made = run(gradients__kept=[1.0] * 80, grad_norm=[100.0 * (1 + s) for s in range(80)])
+    both = found(made)
+    assert [f.kind for f in both] == ["numerics.gradient_explosion", "training.gradient_accumulation"]
+    assert both[0].causes[0].key == "kept"
+    assert "zero_grad" in both[0].names
+
+
+@pytest.mark.parametrize(
+    ("kept", "norm"),
+    [
+        ([0.0] * 30, [20.0 * (1 + s) for s in range(30)]),
+        ([1.0] * 5 + [0.0] * 25, [20.0 * (1 + s) for s in range(30)]),
+        ([1.0, 0.0] * 15, [20.0 * (1 + s) for s in range(30)]),  # cleared at each second step
+        ([1.0] * 30, [20.0] * 30),  # gradients that rest there: of parameters that are frozen by now
+    ],
+)
+def test_gradients_that_are_cleared_or_do_not_add_up_are_not(kept: list[float], norm: list[float]) -> None:
+    assert found(run(gradients__kept=kept, grad_norm=norm)) == []
+
+
+# --- vanishing
+
+
+def deep(levels: Sequence[float], updates: float = 1e-9, names: str = "Net.layers.{}.weight") -> Job:
+    made = run(grad_norm=[1.0] * 60)
+    for number, level in enumerate(levels):
+        name = names.format(number)
+        norms(made, name, [level] * 12)
+        signals(made.state, 0, f"update_norm/{name}", range(2, 40, 8), [updates if level < 1e-6 else 1e-2] * 5)
+        signals(made.state, 0, f"param_norm/{name}", range(2, 40, 8), [5.0] * 5)
+    return described(made, **{names.format(n).replace(".", "__"): (8, 8) for n in range(len(levels))})
+
+
+def test_gradients_that_do_not_reach_the_first_layers_vanish() -> None:
+    (one,) = found(deep([1e-13, 1e-11, 1e-9, 1e-6, 1e-3, 0.1]))
+    assert (one.kind, one.severity.value) == ("numerics.gradient_vanishing", "critical")
+    assert one.names == ("Net.layers.0.weight", "Net.layers.1.weight", "Net.layers.2.weight")
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [1e-3, 1e-3, 1e-2, 0.1, 1.0],  # as embeddings and first layers of transformers
+        [1e-12] * 6,  # converged: all alike
+        [0.0, 0.0, 0.1, 0.1, 0.1],  # no gradient at all, which another rule speaks of
+        [0.1, 1e-12, 1e-12, 0.1, 0.1],  # in the middle: branches that begin at zero
+        [1e-12, 0.1, 0.1, 0.1],  # one alone
+    ],
+)
+def test_layers_that_are_only_apart_do_not_vanish(levels: list[float]) -> None:
+    assert found(deep(levels)) == []
+
+
+def test_first_layers_that_an_adaptive_optimizer_moves_all_the_same_do_not_vanish() -> None:
+    assert found(deep([1e-7, 1e-7, 1e-4, 0.1], updates=1e-3)) == []
+
+
+@pytest.mark.parametrize("names", ["Net.moe.experts.{}.weight", "Net.q.lora_A.{}.weight"])
+def test_experts_without_tokens_and_adapters_that_begin_at_zero_do_not_vanish(names: str) -> None:
+    assert found(deep([1e-13, 1e-11, 1e-9, 0.1], names=names)) == []
+
+
+# --- imbalance
+
+
+def heads(first: float, second: float, names: tuple[str, str] = ("depth_head", "seg_head")) -> Job:
+    made = run(grad_norm=[1.0] * 60)
+    norms(made, "Net.trunk.0.weight", noisy([1.0] * 14))
+    for name, level in zip(names, (first, second), strict=True):
+        norms(made, f"Net.{name}.weight", noisy([level] * 14))
+    return described(
+        made,
+        Net__trunk__0__weight=(96, 40),
+        **{f"Net__{names[0]}__weight": (8, 96), f"Net__{names[1]}__weight": (7, 96)},
+    )
+
+
+def test_heads_whose_gradients_are_far_apart_are_told_with_the_small_one_first() -> None:
+    (one,) = found(heads(60.0, 0.2))
+    assert (one.kind, one.ranks) == ("numerics.gradient_imbalance", (0,))
+    assert one.names == ("Net.seg_head.weight", "Net.depth_head.weight")
+
+
+def test_heads_that_are_near_each_other_and_those_of_actors_and_critics_are_not() -> None:
+    assert found(heads(10.0, 0.5)) == []
+    assert found(heads(60.0, 0.2, ("value", "policy"))) == []
+
+
+def test_layers_that_follow_each_other_are_no_heads() -> None:
+    made = run(grad_norm=[1.0] * 60)
+    for name, level in (("Net.a.weight", 1.0), ("Net.b.weight", 1e-3), ("Net.c.weight", 1.0)):
+        norms(made, name, noisy([level] * 14))
+    described(made, Net__a__weight=(96, 96), Net__b__weight=(96, 96), Net__c__weight=(5, 96))
+    assert found(made) == []
+
+
+# --- dead parameters
+
+
+def counts(**what: Sequence[float]) -> Job:
+    made = job(1)
+    usual: dict[str, Sequence[float]] = {"owned": [10.0] * 5, "matrices": [5.0] * 5, "elements_trainable": [1.0] * 5}
+    for name, values in {**usual, **what}.items():
+        signals(made.state, 0, f"parameters/{name}", (2, 8, 16, 24, 32)[-len(values) :], values)
+    return made
+
+
+def test_what_was_replaced_after_the_optimizer_was_made_is_dead() -> None:
+    made = counts(unowned=[0, 2, 2, 2, 2], strangers=[2] * 5, strangers_idle=[2] * 5)
+    made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.fc.weight, Net.fc.bias")
+    (one,) = found(made)
+    assert (one.kind, one.severity.value, one.step) == ("training.dead_parameters", "critical", 8)
+    assert one.names == ("Net.fc.weight", "Net.fc.bias", "optimizer")
+
+
+def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> None:
+    made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[2] * 5, strangers=[0] * 5, strangers_idle=[0] * 5)
+    made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.decoder.weight")
+    (one,) = found(made)
+    assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"unowned": [0, 8, 8, 8, 8], "unowned_behind": [0] * 5},  # the head alone is trained
+        {
+            "unowned": [0, 8, 8, 8, 8],
+            "unowned_behind": [4] * 5,
+            "strangers": [8] * 5,
+            "strangers_idle": [0] * 5,
+        },  # masters
+        {"strangers": [1] * 5, "strangers_idle": [1] * 5, "unowned": [0] * 5},  # a parameter outside of modules
+        {"without_gradient": [2] * 5, "elements_without_gradient": [0.02] * 5},  # a pooler that is not used
+        {"without_gradient": [4, 4, 4, 0, 0], "elements_without_gradient": [0.5, 0.5, 0.5, 0, 0]},  # used later
+        {"zero_gradient": [1] * 5},
+        {
+            "random_output": [1],
+            "matrices": [4] * 5,
+            "elements_trainable": [0.01] * 5,
+        },  # adapters, without a loss to see
+    ],
+)
+def test_parameters_that_stand_still_as_meant_are_not_dead(what: dict[str, Sequence[float]]) -> None:
+    assert found(counts(**what)) == []
+
+
+def test_a_random_frozen_output_is_a_mistake_where_no_matrix_trains() -> None:
+    made = counts(random_output=[1], matrices=[0] * 5, elements_trainable=[0.1] * 5)
+    made.state.signals.put_fact(0, "parameters/random_output", 8, "Net._fc.weight")
+    (one,) = found(made)
+    assert (one.causes[0].key, one.names[0]) == ("frozen", "Net._fc.weight")
+
+
+@pytest.mark.parametrize(("name", "loss", "dead"), [
+    ("Net.pool.weight", [3.0] * 80, True),
+    ("Net.pool.weight", [3.0 * 0.98**s for s in range(80)], False),
+    ("Net.q_proj.lora_A", [3.0] * 80, False),
+])  # fmt: skip
+def test_elsewhere_it_is_one_only_if_nothing_is_learned_and_no_adapter_is_trained(
+    name: str, loss: list[float], dead: bool
+) -> None:
+    made = counts(random_output=[1], matrices=[2] * 5, elements_trainable=[0.02] * 5)
+    made.state.signals.put_fact(0, "parameters/random_output", 8, "Net.head.weight")
+    signals(made.state, 0, "loss", range(1, 81), loss)
+    norms(made, name, [0.1] * 10)
+    assert bool(found(made)) == dead
+
+
+def test_a_large_part_without_any_gradient_was_cut_off() -> None:
+    made = counts(without_gradient=[4] * 5, elements_without_gradient=[0.6] * 5)
+    made.state.signals.put_fact(0, "parameters/without_gradient", 32, "Net.encoder.weight")
+    assert [f.causes[0].key for f in found(made)] == ["cut off"]
+    made.state.signals.put_fact(0, "parameters/without_gradient", 32, "Net.experts.3.weight")
+    assert found(made) == []
+
+
+def test_weights_that_no_step_moves_are_dead_unless_their_precision_cannot_show_it() -> None:
+    for dtype, dead in (("float32", True), ("bfloat16", False)):
+        made = counts()
+        for name, update in (("Net.a.weight", 0.0), ("Net.b.weight", 0.1)):
+            norms(made, name, [0.5] * 10)
+            signals(made.state, 0, f"update_norm/{name}", range(2, 40, 4), [update] * 10)
+        tensors = {TensorInfo(n, shape=(4, 4), dtype=dtype): same for n in ("Net.a.weight", "Net.b.weight")}
+        made.state.tensors.apply(ledgers(tensors, (0,), (0,)), 1)
+        assert [f.names for f in found(made)] == ([("Net.a.weight",)] if dead else [])
+
+
+# --- learning rates
+
+
+def rate(values: Sequence[float], scheduler: str = "", loss: Sequence[float] | None = None) -> Job:
+    """Told when it changes and at each 16th step, as ranks do."""
+    made = job(1)
+    told = [(s, v) for s, v in enumerate(values, 1) if s == 1 or s % 16 == 0 or v != values[s - 2]]
+    signals(made.state, 0, "lr/0", [s for s, _ in told], [v for _, v in told])
+    signals(made.state, 0, "loss", range(1, len(values) + 1), loss or [1.0] * len(values))
+    made.state.signals.put_fact(0, "lr/0/optimizer", 1, "Adam")
+    if scheduler:
+        made.state.signals.put_fact(0, "lr/scheduler", 1, scheduler)
+    return made
+
+
+def cosine(steps: int, warmup: int = 0, peak: float = 1e-3) -> list[float]:
+    up = [peak * (s + 1) / warmup for s in range(warmup)]
+    return up + [0.5 * peak * (1 + math.cos(math.pi * s / steps)) for s in range(steps)]
+
+
+def test_a_schedule_that_is_over_long_before_the_run_is_told_with_the_step() -> None:
+    (one,) = found(rate([2e-3 * 0.2 ** (s // 10) for s in range(100)], "StepLR step_size=10 gamma=0.2"))
+    assert (one.kind, one.severity.value, one.step) == ("training.lr_fault", "critical", 61)
+    assert one.names == ("lr", "learning rate")
+
+
+def test_one_that_has_reached_a_hundredth_for_most_of_the_run_is_told_more_mildly() -> None:
+    values = [1e-2 if s < 20 else 1e-3 if s < 40 else 1e-4 for s in range(140)]
+    (one,) = found(rate(values, "MultiStepLR milestones=[20, 40] gamma=0.1"))
+    assert (one.severity.value, one.step) == ("warning", 41)
+
+
+def test_a_rate_that_never_leaves_zero_is_told() -> None:
+    assert kinds(rate([0.0] * 40)) == [("training.lr_fault", (0,), "critical")]
+
+
+def test_a_cosine_that_swings_is_told_unless_restarts_are_meant() -> None:
+    values = [1e-3 * (1 + math.cos(math.pi * s / 10)) / 2 for s in range(90)]
+    (one,) = found(rate(values, "CosineAnnealingLR T_max=10 eta_min=0"))
+    assert (one.causes[0].key, one.severity.value) == ("swings", "warning")
+    assert found(rate(values, "CosineAnnealingWarmRestarts T_0=10")) == []
+
+
+def test_a_rate_far_too_high_for_adam_is_told_where_the_loss_does_not_fall() -> None:
+    assert [f.causes[0].key for f in found(rate([0.5] * 60, loss=[2.0] * 60))] == ["high"]
+    assert found(rate([0.5] * 60, loss=[2.0 / (1 + s) for s in range(60)])) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        cosine(200),
+        cosine(190, warmup=40),
+        cosine(3000)[:2999],
+        [1e-3 * (1 - s / 200) for s in range(200)],
+        [1e-3] * 300,
+        [0.0] + [1e-3 * s / 100 for s in range(1, 100)],  # warming up, from zero
+        [1e-3 if s < 100 else 1e-4 if s < 200 else 1e-5 for s in range(290)],
+        [1e-3 * 0.97**s for s in range(150)],
+        [1e-6] * 100 + [1e-3] * 100,
+    ],
+)  # fmt: skip
+def test_schedules_as_people_use_them_are_in_order_at_each_moment(values: list[float]) -> None:
+    for until in range(1, len(values) + 1, max(len(values) // 40, 1)):
+        assert found(rate(values[:until])) == [], until
+
+
+def test_a_group_that_stands_at_zero_beside_others_is_frozen_on_purpose() -> None:
+    made = rate([1e-3] * 60)
+    signals(made.state, 0, "lr/1", range(1, 61, 16), [0.0] * 4)
+    assert found(made) == []
