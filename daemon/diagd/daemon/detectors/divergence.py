@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
+from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.local_clip import local_clip
+from diagd.daemon.detectors.origins import gradients
 from diagd.daemon.detectors.parting import How, Parted, model_of, parted
 from diagd.daemon.detectors.scene import Scene
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
 # The earlier explain the later.
-EXPLAINED = ("divergence.optimizer", "divergence.parameter", "divergence.frozen", "divergence.buffer")
+EXPLAINED = (
+    "divergence.gradient", "divergence.optimizer", "divergence.parameter", "divergence.frozen", "divergence.buffer",
+)  # fmt: skip
 
 _WHY = {
     How.LOADED: "they were made equal when the model was wrapped, and differed before the first step: some ranks have"
@@ -23,12 +28,27 @@ _WHY = {
     " have made",
 }
 _EFFECT = {
+    "divergence.gradient": "with ranks that do not train the same model",
     "divergence.optimizer": "with updates that differ between ranks",
     "divergence.parameter": "with ranks that do not train the same model",
     "divergence.frozen": "with ranks that do not train with the same frozen weights",
     "divergence.buffer": "with ranks that evaluate and save something else",
 }
 _WHY_OF = {
+    (
+        "divergence.gradient",
+        How.UNREDUCED,
+    ): "what each rank adds to them is of its own data alone: it is not reduced over the ranks",
+    ("divergence.gradient", How.STOPPED): "they were reduced over the ranks, and from some step on no longer are",
+    (
+        "divergence.gradient",
+        How.LOST,
+    ): "they are reduced over the ranks, but now and then something else arrives on"
+    " some ranks: a payload was lost or damaged on the way, or changed after it came",
+    (
+        "divergence.gradient",
+        How.CLIPPED,
+    ): "they are the same but for a factor: each rank has clipped or scaled them by a norm of its own",
     ("divergence.buffer", How.NEVER): "each rank updates its own, from its own data, and its wrapper does not broadcast"
     " them",
     (
@@ -41,23 +61,36 @@ _WHY_OF = {
 
 def divergence(scene: Scene) -> Iterator[Finding]:
     """One finding for all tensors of a model that parted in the same way, among the same ranks."""
-    groups: dict[tuple[str, str, How, tuple[int, ...]], list[Parted]] = {}
-    for one in parted(scene.state):
-        culprits, _ = minority(one.entry.agreement.classes)
-        groups.setdefault((one.kind, model_of(one.entry), one.how, culprits), []).append(one)
+    yield from local_clip(scene.state)
+    told = apart(scene.state)
+    yield from (one.finding for one in told)
+    found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
+    yield from _by_tensors([*gradients(scene.state, found), *found])
+
+
+def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
+    groups: dict[tuple[int, str, str, How, tuple[int, ...]], list[Parted]] = {}
+    for one in found:
+        groups.setdefault((_depth(one), one.kind, model_of(one.entry), one.how, one.culprits), []).append(one)
     told: dict[tuple[int, ...], int] = {}
-    for (kind, model, how, culprits), found in sorted(groups.items(), key=lambda item: EXPLAINED.index(item[0][0])):
-        depth = EXPLAINED.index(kind)
+    for (depth, kind, model, how, culprits), parts in sorted(groups.items(), key=lambda item: item[0][0]):
         if told.setdefault(culprits, depth) < depth:
             continue  # what differs because the weights do
-        yield _finding(kind, model, how, culprits, found)
+        yield _finding(kind, model, how, culprits, parts)
+
+
+def _depth(one: Parted) -> int:
+    """What differs before the first step is explained by nothing that comes later."""
+    weights = one.kind in ("divergence.parameter", "divergence.frozen")
+    return EXPLAINED.index(one.kind) - (len(EXPLAINED) if weights and one.since == 0 else 0)
 
 
 def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted]) -> Finding:
     first = found[0]
-    why = _WHY_OF.get((kind, how), _WHY[how])
+    why = _WHY_OF.get((kind, how), _WHY.get(how, ""))
     sure = all(one.sure for one in found)
-    basis = Basis.OBSERVATION if sure and how in (How.LOADED, How.CHANGED) else Basis.INFERENCE
+    observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
+    basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     cause = Cause(how.value, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
@@ -73,16 +106,19 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     )
 
 
+_KEPT = {"divergence.optimizer": "the optimizer state ", "divergence.gradient": "the gradients of "}
+
+
 def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     names = ", ".join(one.entry.name for one in found[:SHOWN])
-    names = f"the optimizer state {names}" if found[0].kind == "divergence.optimizer" else names
+    names = _KEPT.get(found[0].kind, "") + names
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     first = found[0]
-    _, tie = minority(first.entry.agreement.classes)
+    _, tie = minority(first.classes)
     when = f"since step {first.since}" if first.since else "from before the first step"
-    if how is How.CHANGED:
+    if how is How.CHANGED and first.entry.agreement.last_equal >= 0:
         when += f" (equal at step {first.entry.agreement.last_equal})"
-    others = sorted(set(first.entry.agreement.classes[0]) - set(culprits))
+    others = sorted(set(first.classes[0]) - set(culprits))
     if tie:
         text = (
             f"{words.ranks_text(culprits)} hold different values in {names}{more}, {when}; no side is in the majority"
@@ -99,12 +135,24 @@ def _evidence(one: Parted) -> tuple[Evidence, ...]:
     info, seen = one.info, one.entry.agreement
     shape = f"{info.dtype}[{','.join(map(str, info.shape))}]"
     declared = f", {info.placement}" if info.placement != "plain" else ""
-    times = f"compared and unequal {seen.unequal} times since step {seen.first_unequal}"
-    if len(seen.classes) == 2:
-        sides = " | ".join(words.ranks_text(ranks) for ranks in seen.classes)
+    if len(one.classes) == 2:
+        sides = " | ".join(words.ranks_text(ranks) for ranks in one.classes)
     else:
-        sides = f"{len(seen.classes)} different values on {words.ranks_text(r for c in seen.classes for r in c)}"
-    said = Evidence(f"digests of {one.entry.name} ({shape}{declared}): {sides}; {times}", "ledger", step=one.since)
-    if seen.last_equal < 0:
-        return (said,)
-    return said, Evidence(f"it was equal on all of them after step {seen.last_equal}", "ledger", step=seen.last_equal)
+        sides = f"{len(one.classes)} different values on {words.ranks_text(r for c in one.classes for r in c)}"
+    what = f"the gradient of {one.entry.name}" if one.entry.kind == "gradient" else one.entry.name
+    said = [Evidence(f"digests of {what} ({shape}{declared}): {sides}; {_times(one)}", "ledger", step=one.since)]
+    if seen.last_equal >= 0:
+        text = f"it was equal on all of them after step {seen.last_equal}"
+        if one.entry.kind == "gradient":
+            text = (
+                f"it was equal on all of them in step {seen.last_equal}, and in {seen.times - len(seen.parts)} in all"
+            )
+        said.append(Evidence(text, "ledger", step=seen.last_equal))
+    return (*said, Evidence(one.said, "probe", step=one.since)) if one.said else tuple(said)
+
+
+def _times(one: Parted) -> str:
+    seen = one.entry.agreement
+    if one.entry.kind == "gradient":
+        return f"unequal in steps {', '.join(str(step) for step, _ in seen.parts[:4])}" if seen.parts else "not met"
+    return f"compared and unequal {seen.unequal} times since step {seen.first_unequal}"

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 from diagd.daemon.state.tensors import TensorInfo
@@ -21,6 +23,10 @@ class How(StrEnum):
     NEVER = "never"  # different from the start, and nothing has made them equal
     UNREDUCED = "unreduced"  # equal until the first updates
     CHANGED = "changed"  # equal for a while, then not
+    # Of gradients:
+    CLIPPED = "clipped"  # one is the other times a factor
+    STOPPED = "stopped"  # reduced for a while, then no longer
+    LOST = "lost"  # reduced, and something else on some rank now and then
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,9 @@ class Parted:
     kind: str
     how: How
     sure: bool  # a wrapper or mesh says that the ranks must agree
+    since: int  # the first step after which it was seen to differ; 0 before the first
+    classes: list[list[int]]  # ranks by equal content, the largest class first
+    said: str = ""  # what else speaks for it
 
     @property
     def info(self) -> TensorInfo:
@@ -38,9 +47,14 @@ class Parted:
         return self.entry.infos[min(self.entry.infos)]
 
     @property
-    def since(self) -> int:
-        """The first step after which it was seen to differ; 0 before the first."""
-        return self.entry.agreement.first_unequal
+    def culprits(self) -> tuple[int, ...]:
+        """The minority; all ranks on a tie."""
+        return minority(self.classes)[0]
+
+
+def parted_now(entry: Entry, kind: str, how: How, sure: bool) -> Parted:
+    """A tensor that differs at this time."""
+    return Parted(entry, kind, how, sure, entry.agreement.first_unequal, entry.agreement.classes)
 
 
 def parted(state: JobState) -> list[Parted]:
@@ -74,13 +88,13 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
     if entry.kind == "state":
         return _of_optimizer(entry, models[model_of(entry)])
     if entry.kind == "buffer":
-        return Parted(entry, "divergence.buffer", how, sure=False) if entry.peers else None
+        return parted_now(entry, "divergence.buffer", how, sure=False) if entry.peers else None
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
-        return Parted(entry, kind, how, sure=True)
+        return parted_now(entry, kind, how, sure=True)
     judge = _owned if info.owned else _left_alone
-    return Parted(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
+    return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
 
 
 def _of_optimizer(entry: Entry, siblings: list[Entry]) -> Parted | None:
@@ -92,11 +106,11 @@ def _of_optimizer(entry: Entry, siblings: list[Entry]) -> Parted | None:
         return None
     counters = [s for s in siblings if s.kind == "state" and s.name.endswith(".step") and s.peers == entry.peers]
     if any(counter.agreement.unequal >= SEEN_TWICE for counter in counters):
-        return Parted(entry, "divergence.optimizer", How.LOADED, sure=True)
+        return parted_now(entry, "divergence.optimizer", How.LOADED, sure=True)
     name = entry.name.rpartition(".")[0]
     owner = next((s for s in siblings if (s.kind, s.name, s.peers) == ("parameter", name, entry.peers)), None)
     if owner is not None and owner.agreement.last_equal >= entry.agreement.first_unequal:
-        return Parted(entry, "divergence.optimizer", How.CHANGED, sure=True)
+        return parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True)
     return None
 
 
@@ -116,12 +130,18 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     """
     if how is How.NEVER:
         return False
+    siblings = models[model_of(entry)]
     if how is How.CHANGED:
-        return _few(models[model_of(entry)])
-    return all(_communicates(state, rank) for rank in entry.infos)
+        return _few(siblings) or not _at_once(siblings)
+    if not all(communicates(state, rank) for rank in entry.infos):
+        return False
+    # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
+    return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
+        state, entry.infos
+    )
 
 
-def _communicates(state: JobState, rank: int) -> bool:
+def communicates(state: JobState, rank: int) -> bool:
     """Whether the rank communicates about as often as it steps."""
     columns = state.columns
     if rank >= len(columns.known):
@@ -152,3 +172,9 @@ def _differs_by_design(entry: Entry, models: dict[str, list[Entry]]) -> bool:
 def _few(model: list[Entry]) -> bool:
     compared = [entry for entry in model if entry.agreement.first != NONE and entry.kind == "parameter"]
     return sum(entry.agreement.unequal > 0 for entry in compared) <= FEW * len(compared)
+
+
+def _at_once(model: list[Entry]) -> bool:
+    """Whether all that differ may have parted in one step: then the script may have done it, as by loading."""
+    seen = [one.agreement for one in model if one.kind == "parameter" and one.agreement.unequal]
+    return max(one.last_equal for one in seen) < min(one.first_unequal for one in seen)

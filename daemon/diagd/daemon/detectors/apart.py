@@ -1,0 +1,126 @@
+"""Replicas, or holders of shards, that are at different steps, or step with different settings of their optimizers."""
+
+from typing import NamedTuple
+
+from diagd.daemon.detectors import meetings, rates, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.local_clip import shards_of
+from diagd.daemon.detectors.meetings import Ahead
+from diagd.daemon.detectors.parting import SEEN_TWICE, Parted
+from diagd.daemon.detectors.rates import Apart
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import NONE, Entry
+
+
+class Told(NamedTuple):
+    """What was found of some ranks, and since which step it explains that their tensors differ."""
+
+    finding: Finding
+    ranks: tuple[int, ...]
+    since: int
+
+    def explains(self, one: Parted) -> bool:
+        """Whether the tensor differs because of it."""
+        ranks = {rank for alike in one.classes for rank in alike}
+        return ranks <= set(self.ranks) and one.since >= self.since
+
+
+def apart(state: JobState) -> list[Told]:
+    """One for each set of ranks that belong together: the steps first, as settings go by them."""
+    found = []
+    for ranks in _together(state):
+        told = _steps(state, ranks) or _settings(state, ranks)
+        if told is not None:
+            found.append(told)
+    return found
+
+
+def _together(state: JobState) -> list[tuple[int, ...]]:
+    """Ranks that hold shards of the same tensors, and those whose weights were equal and have parted."""
+    sets = {shards.ranks for shards in shards_of(state)}
+    weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal >= SEEN_TWICE]
+    for entry in weights:
+        owned = all(info.owned for info in entry.infos.values())
+        if owned and entry.agreement.last_equal != NONE and (entry.peers or _is_reduced(state, entry)):
+            sets.add(tuple(sorted(rank for alike in entry.agreement.classes for rank in alike)))
+    return sorted(sets)
+
+
+def _is_reduced(state: JobState, weight: Entry) -> bool:
+    """Whether gradients were equal on all ranks also after the weights had parted: nothing declares them replicas."""
+    model = weight.name.partition(".")[0] + "."
+    gradients = [
+        e.agreement for e in state.tensors.entries
+        if e.kind == "gradient" and e.name.startswith(model) and e.infos.keys() == weight.infos.keys()
+    ]  # fmt: skip
+    return any(seen.last_equal >= weight.agreement.first_unequal for seen in gradients)
+
+
+def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:
+    found = meetings.ahead(state, ranks)
+    if found is None:
+        return None
+    classes: dict[int, list[int]] = {}
+    for rank, steps in found.steps.items():
+        classes.setdefault(steps, []).append(rank)
+    odd, tie = minority(sorted(classes.values(), key=lambda alike: (-len(alike), alike)))
+    if not odd:
+        return None
+    text = _steps_text(found, odd, tie)
+    when = f"side by side until step {found.equal_until}" if found.equal_until else "apart from the first steps on"
+    said = f"collectives of all ranks by each step: {when}; about {found.per_step:.3g} in a step"
+    cause = Cause("steps", "some ranks have made optimizer steps that the others have not, or left some out", 0.9,
+                  Basis.OBSERVATION, (Evidence(said, "probe", odd[0], found.since),))  # fmt: skip
+    finding = _finding("divergence.step", odd, text, cause, ("optimizer.step",), found.since)
+    return Told(finding, ranks, found.equal_until + 1)
+
+
+def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool) -> str:
+    if tie:
+        least = min(found.steps.values())
+        counts = ", ".join(f"rank {rank} {steps - least:+d}" for rank, steps in found.steps.items())
+        text = (
+            f"{words.ranks_text(odd)} have made different numbers of optimizer steps by the same collective ({counts})"
+        )
+    else:
+        by = found.steps[odd[0]]
+        text = f"{words.ranks_text(odd)} {words.verb(odd, 'has', 'have')} made {abs(by)} optimizer steps"
+        text += f" {'more' if by > 0 else 'fewer'} than the others"
+    return f"{text}, since about step {found.since}. The run goes on, with weights that are of different steps"
+
+
+def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
+    found = rates.apart(state, ranks)
+    if found is None:
+        return None
+    odd, tie = minority(found.classes)
+    kind = "divergence.step" if found.schedule else "divergence.optimizer"
+    cause = Cause("schedule" if found.schedule else "settings", _why(found), 0.9, Basis.OBSERVATION,
+                  (Evidence(_values(found), "probe", odd[0], found.since),))  # fmt: skip
+    other = "" if tie else f" than {words.ranks_text(set(ranks) - set(odd))}"
+    text = (
+        f"{words.ranks_text(odd)} {words.verb(odd, 'steps', 'step')} with {'different' if tie else 'another'}"
+        f" {found.name}{'s' if tie else ''}{other} (parameter group {found.group}: {_values(found)}), since step"
+        f" {found.since}. The run goes on, with updates that differ between ranks"
+    )
+    names = (found.name, f"param_groups[{found.group}]", *(("lr_scheduler",) if found.schedule else ()))
+    return Told(_finding(kind, odd, text, cause, names, found.since), ranks, found.since)
+
+
+def _why(found: Apart) -> str:
+    if not found.schedule:
+        return "the optimizers of the ranks were given different settings"
+    why = "the learning rates were equal and go the same way, but not at the same steps: schedulers were not stepped"
+    return why + " alike, or not made for the same number of steps"
+
+
+def _values(found: Apart) -> str:
+    return ", ".join(f"{found.values[alike[0]]} on {words.ranks_text(alike)}" for alike in found.classes[:4])
+
+
+def _finding(kind: str, ranks: tuple[int, ...], text: str, cause: Cause, names: tuple[str, ...], step: int) -> Finding:
+    return Finding(
+        kind, Severity.CRITICAL, ranks, words.shortened(text), (cause,), names=names, step=step, sure=True,
+        goes_on=True, key=cause.key,
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""How often ranks meet, in collectives of all of them, by the steps that each has made: are they at one step."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.detectors.replicas import side_by_side
+from diagd.daemon.state.job import JobState
+
+CLOCK = "step/collectives"
+EARLY = 16  # steps of which each is told
+LEAST_STEPS = 4  # of them, to tell bursts
+NEAR = 0.25  # of a step's collectives: less is not a step
+SAMPLES = 3  # in a row
+SPAN = 8  # steps over which the ranks must have been apart
+
+
+class Ahead(NamedTuple):
+    """By how many steps each rank is ahead of the others at the same collective, since which step."""
+
+    steps: dict[int, int]
+    since: int
+    equal_until: int  # the last step at which they were side by side; 0 none
+    per_step: float  # collectives
+
+
+def in_bursts(state: JobState, ranks: Iterable[int]) -> bool:
+    """Whether these ranks meet more often at a few of the early steps than at most: as where they average weights.
+
+    Not known, where too few steps were told: then it is not said.
+    """
+    series = state.signals.series(min(ranks), CLOCK)
+    if series is None:
+        return False
+    early = series.steps <= EARLY
+    steps, counts = series.steps[early], np.diff(series.values[early])
+    if len(counts) < LEAST_STEPS or (np.diff(steps) != 1).any():
+        return False
+    usual = np.median(counts)
+    # A first step may make equal what a wrapper or script broadcasts.
+    return bool((counts[1:] > usual).sum() >= 1 and (counts[1:] <= usual).mean() > 0.5 and usual < counts[1:].max() / 2)
+
+
+def ahead(state: JobState, ranks: Sequence[int]) -> Ahead | None:
+    """Who has made more or fewer steps than the others by the same collective; None where all are side by side."""
+    seen = side_by_side(state, tuple(ranks), CLOCK)
+    if seen is None or len(seen.steps) < SAMPLES + 1:
+        return None
+    passed = np.diff(seen.steps)
+    per_step = float(np.median(np.diff(seen.values, axis=1) / passed))
+    if per_step < 1:
+        return None
+    middle = np.median(seen.values, axis=0) if len(ranks) > 2 else seen.values.max(axis=0)
+    behind = (middle - seen.values) / per_step  # a rank that has met less often by this step has made more of them
+    apart: NDArray[np.bool_] = np.any(np.abs(behind) >= 1 - NEAR, axis=0)
+    broken = np.flatnonzero(~apart)
+    first = int(broken[-1]) + 1 if len(broken) else 0
+    if len(apart) - first < SAMPLES or seen.steps[-1] - seen.steps[first] < SPAN:
+        return None
+    steps = {rank: round(float(behind[place, -1])) for place, rank in enumerate(ranks)}
+    return Ahead(steps, int(seen.steps[first]), int(seen.steps[first - 1]) if first else 0, per_step)

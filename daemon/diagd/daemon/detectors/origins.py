@@ -1,0 +1,137 @@
+"""What made weights part: gradients that were not the same on ranks that apply them, as far as those were compared.
+
+Gradients say nothing alone: some reduce them inside the optimizer's step, after they were looked at. So only those of
+weights that have parted are looked at, and they count only where they differed no later than the weights.
+"""
+
+from collections.abc import Sequence
+
+from diagd.daemon.detectors.factors import factor, norm
+from diagd.daemon.detectors.parting import How, Parted, model_of
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import NONE, Entry
+
+VOID = 2  # unequal gradients after which the weights were equal all the same
+KIND = "divergence.gradient"
+INTEGRATED = 2  # tensors whose moments must have parted with them, to tell what none of the samples has met
+_DECOUPLED = ("AdamW", "NAdamW", "Lion", "LAMB")  # their moments do not know the weights
+
+
+def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
+    """The gradients that explain why weights parted, in the order in which they differed."""
+    told = []
+    for key in sorted({(model_of(one.entry), one.entry.peers) for one in found if _may_be_explained(one)}):
+        weights = [one for one in found if _may_be_explained(one) and key == (model_of(one.entry), one.entry.peers)]
+        told += _of_model(state, weights)
+    return sorted(told, key=lambda one: one.since)
+
+
+def _may_be_explained(one: Parted) -> bool:
+    return one.kind == "divergence.parameter" and one.how in (How.UNREDUCED, How.CHANGED) and one.info.owned
+
+
+def _of_model(state: JobState, weights: list[Parted]) -> list[Parted]:
+    model, peers = model_of(weights[0].entry), weights[0].entry.peers
+    entries = [e for e in state.tensors.entries if e.peers == peers and model_of(e) == model]
+    given = {e.name: e for e in entries if e.kind == "gradient"}
+    if any(_is_void(one.entry, given.get(one.entry.name)) for one in weights):
+        return []
+    first = min(one.since for one in weights)
+    reduced = any(e.agreement.last_equal > first for e in given.values())
+    found = [
+        _judged(state, one, gradient, weights, given)
+        for one in weights
+        if (gradient := given.get(one.entry.name)) is not None and _comes_first(one, gradient, first, reduced)
+    ]
+    return found or (_by_moments(state, weights, entries, given) if reduced else [])
+
+
+def _is_void(weight: Entry, gradient: Entry | None) -> bool:
+    """Whether the weight stayed equal under unequal gradients: they are reduced after we look."""
+    if gradient is None:
+        return False
+    return sum(step <= weight.agreement.last_equal for step, _ in gradient.agreement.parts) >= VOID
+
+
+def _comes_first(weight: Parted, gradient: Entry, first: int, reduced: bool) -> bool:
+    """Whether the gradient's difference is no consequence of the weights': where it is reduced, it cannot be."""
+    seen = gradient.agreement
+    if not seen.parts or seen.parts[-1][0] < weight.entry.agreement.last_equal:
+        return False
+    return reduced or seen.parts[0][0] <= (weight.since if weight.entry.peers else first)
+
+
+def _judged(
+    state: JobState, weight: Parted, gradient: Entry, weights: Sequence[Parted], given: dict[str, Entry]
+) -> Parted:  # fmt: skip
+    seen = gradient.agreement
+    before = [part for part in seen.parts if part[0] >= weight.entry.agreement.last_equal]
+    step, classes = before[0]
+    names = [one.entry.name for one in weights if any(at == step for at, _ in _parts(given.get(one.entry.name)))]
+    by = factor(state, names, classes, step)
+    if by:
+        return Parted(gradient, KIND, How.CLIPPED, weight.sure, step, classes, by)
+    if seen.last_equal == NONE or (seen.last_equal < step and step <= 2):
+        return Parted(gradient, KIND, How.UNREDUCED, weight.sure, step, classes)
+    alone = all(len(alike) == 1 for alike in classes)
+    if alone and seen.last_equal < step and len(before) > 1:
+        return Parted(gradient, KIND, How.STOPPED, weight.sure, step, classes)
+    return Parted(gradient, KIND, How.LOST, weight.sure, step, _without_zeros(state, gradient.name, step, classes))
+
+
+def _parts(entry: Entry | None) -> list[tuple[int, list[list[int]]]]:
+    return entry.agreement.parts if entry is not None else []
+
+
+def _without_zeros(state: JobState, name: str, step: int, classes: list[list[int]]) -> list[list[int]]:
+    """On a tie, ranks whose gradient was nothing but zeros are the odd ones."""
+    if len(classes) < 2 or len(classes[0]) > len(classes[1]):
+        return classes
+    zero = [rank for alike in classes for rank in alike if norm(state, rank, name, step) == 0.0]
+    rest = [rank for alike in classes for rank in alike if rank not in zero]
+    return [rest, zero] if zero and rest else classes
+
+
+def _by_moments(
+    state: JobState, weights: Sequence[Parted], entries: Sequence[Entry], given: dict[str, Entry]
+) -> list[Parted]:  # fmt: skip
+    """Where no sample has met the gradient: moments remember all of them, and nothing else where decay is decoupled."""
+    counters = [e for e in entries if e.kind == "state" and e.name.endswith(".step")]
+    if any(e.agreement.parts for e in counters) or not _is_decoupled(state, weights[0].culprits):
+        return []
+    found = []
+    for one in weights:
+        moment = next(
+            (e for e in entries if e.kind == "state" and _is_of(e.name, one.entry.name) and _agree(e, one)), None
+        )
+        gradient = given.get(one.entry.name)
+        if one.how is How.CHANGED and moment is not None and gradient is not None and not _was_equal(gradient, one):
+            said = f"its moment {moment.name} differs between the same ranks, and remembers nothing but gradients"
+            found.append(Parted(gradient, KIND, How.LOST, False, one.since, one.classes, said))
+    return found if len(found) >= INTEGRATED else []
+
+
+def _is_of(state_name: str, name: str) -> bool:
+    return state_name.rpartition(".")[0] == name and not state_name.endswith(".step")
+
+
+def _agree(moment: Entry, weight: Parted) -> bool:
+    return any(classes == weight.classes for _, classes in moment.agreement.parts)
+
+
+def _was_equal(gradient: Entry, weight: Parted) -> bool:
+    """Whether the gradient of the very step in which the weight parted was compared, and equal."""
+    seen = weight.entry.agreement
+    return weight.since - seen.last_equal == 1 and gradient.agreement.last_equal >= weight.since
+
+
+def _is_decoupled(state: JobState, ranks: Sequence[int]) -> bool:
+    fact = state.signals.fact(ranks[0], "optimizer/0") if ranks else None
+    if fact is None:
+        return False
+    text = fact[1]
+    return (
+        text.startswith(_DECOUPLED)
+        or "decoupled_weight_decay=True" in text
+        or any(none in text.split() for none in ("weight_decay=0", "weight_decay=0.0"))
+    )

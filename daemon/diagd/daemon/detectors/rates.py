@@ -1,0 +1,102 @@
+"""Learning rates and other settings of optimizers that are not the same on ranks that apply the same updates."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diagd.daemon.state.job import JobState
+
+MAX_GROUPS = 16
+SAME = 1e-9  # relative
+TIMES = 2  # told steps at which they must differ, the newest among them
+COMMON = 3  # rates that ranks must have in common to be on one schedule
+
+
+class Apart(NamedTuple):
+    """One setting that differs."""
+
+    name: str  # lr, weight_decay, …
+    group: int
+    classes: list[list[int]]  # ranks by value, the largest class first
+    values: dict[int, str]  # by rank
+    since: int  # the first step that was made with different ones
+    schedule: bool  # they are, or may be, at different places of a schedule
+
+
+def apart(state: JobState, ranks: Sequence[int]) -> Apart | None:
+    """The first parameter group whose settings differ between these ranks; the rate before all others."""
+    for group in range(MAX_GROUPS):
+        found = _rates(state, ranks, group) or _settings(state, ranks, group)
+        if found is not None:
+            return found
+    return None
+
+
+def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
+    told = [state.signals.series(rank, f"lr/{group}") for rank in ranks]
+    series = [one for one in told if one is not None and len(one)]
+    if len(series) < len(told):
+        return None
+    begin, end = max(int(s.steps[0]) for s in series), min(int(s.steps[-1]) for s in series)
+    steps = np.unique(np.concatenate([s.steps for s in series]))
+    steps = steps[(steps >= begin) & (steps <= end)]
+    if not len(steps):
+        return None
+    # A rate is told where it changes: in between it is what it was.
+    values = np.array([s.values[np.searchsorted(s.steps, steps, "right") - 1] for s in series])
+    differ = np.flatnonzero(_differ(values))
+    if len(differ) < TIMES or differ[-1] != len(steps) - 1:
+        return None
+    since = int(steps[_begin(differ)])
+    newest = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, -1], strict=True)}
+    schedule = differ[0] > 0 and _on_one_schedule(state, ranks, values)
+    return Apart("lr", group, _classes(newest), newest, since, schedule)
+
+
+def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    spread: NDArray[np.bool_] = values.max(axis=0) - values.min(axis=0) > SAME * np.abs(values).max(axis=0)
+    return spread
+
+
+def _begin(differ: NDArray[np.intp]) -> int:
+    """Where the stretch that lasts begins."""
+    breaks = np.flatnonzero(np.diff(differ) > 1)
+    return int(differ[breaks[-1] + 1]) if len(breaks) else int(differ[0])
+
+
+def _on_one_schedule(state: JobState, ranks: Sequence[int], values: NDArray[np.float64]) -> bool:
+    made = {fact[1] for rank in ranks if (fact := state.signals.fact(rank, "lr/scheduler")) is not None}
+    if len(made) > 1:
+        return True
+    common = set(np.round(values[0] / max(values.max(), 1e-300), 9))
+    for mine in values[1:]:
+        common &= set(np.round(mine / max(values.max(), 1e-300), 9))
+    return len(common) >= COMMON
+
+
+def _settings(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
+    facts = {rank: state.signals.fact(rank, f"optimizer/{group}") for rank in ranks}
+    texts = {rank: fact[1] for rank, fact in facts.items() if fact is not None}
+    if len(texts) < len(facts) or len(set(texts.values())) < 2:
+        return None
+    tables = {rank: _table(text) for rank, text in texts.items()}
+    for name in sorted({name for table in tables.values() for name in table}):
+        values = {rank: table.get(name, "none") for rank, table in tables.items()}
+        if len(set(values.values())) > 1:
+            since = max(fact[0] for fact in facts.values() if fact is not None)
+            return Apart(name, group, _classes(values), values, since, schedule=False)
+    return None
+
+
+def _table(text: str) -> dict[str, str]:
+    kind, *parts = text.split(" ")
+    return {"optimizer": kind} | {name: value for name, _, value in (part.partition("=") for part in parts)}
+
+
+def _classes(values: dict[int, str]) -> list[list[int]]:
+    found: dict[str, list[int]] = {}
+    for rank, value in values.items():
+        found.setdefault(value, []).append(rank)
+    return sorted(found.values(), key=lambda alike: (-len(alike), alike))
