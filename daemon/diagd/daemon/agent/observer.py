@@ -159,7 +159,8 @@ class Observer:
                 if watch is not None and watch.stat() is None:  # restarted: the old process was reported long since
                     self._folder.remove(watch.box)
                 limit, cpu = self._cgroups.memory_limit_bytes(box.pid), self._cgroups.cpu_stat(box.pid)
-                self._watches[rank] = RankWatch(box, self._proc, limit, cpu)
+                folders = self._cgroups.memory_folders(box.pid)
+                self._watches[rank] = RankWatch(box, self._proc, limit, cpu, folders)
         for rank in self._watches.keys() - found.keys():
             del self._watches[rank]
 
