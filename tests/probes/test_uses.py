@@ -54,9 +54,9 @@ def test_one_that_is_handed_to_something_else_may_be_emptied_there() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "def get(self, key):\n    if key not in self.feat:\n        self.feat[key] = load(key)\n    return self.feat[key]",
-        "def get(self, key):\n    found = self.feat.get(key)\n    self.feat[key] = found or load(key)\n    return found",
-        "def get(self, key):\n    return self.feat.setdefault(key, load(key))",
+        "def f(self, key):\n    if key not in self.feat:\n        self.feat[key] = load(key)\n",
+        "def f(self, key):\n    found = self.feat.get(key)\n    self.feat[key] = found or load(key)\n",
+        "def f(self, key):\n    return self.feat.setdefault(key, load(key))",
     ],
 )
 def test_one_that_is_asked_before_it_is_filled_is_a_cache(text: str) -> None:
