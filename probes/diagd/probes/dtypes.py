@@ -1,13 +1,23 @@
 """Tensors of another dtype than they should have: weights that change it, and buffers that half precision falsifies.
 
-Facts, a text each: `dtypes/changed` ("float32\\tbfloat16\\t" and the parameters' names, a comma between them) and
-`dtypes/buffer/<name>` (dtype, what it holds, and what of it is wrong).
+Facts: `dtypes/changed`, the old and the new dtype and the parameters' names, a tab between the three and a comma between
+names; and `dtypes/buffer/<name>`, its dtype, what it holds (frequencies or positions) and its length, a tab between them.
 """
 
+import math
+import sys
 from typing import Any
 
-from diagd.probes import naming
+from diagd.probes import later, naming
 from diagd.probes.signals import SIGNALS
+
+FEW, MANY = 4, 65_536  # elements of a buffer that is looked at
+BUFFERS = 16
+FREQUENCY_NAMES = ("inv_freq", "inv_frequency", "inverse_freq")
+_EXACT = {"torch.bfloat16": 256, "torch.float16": 2048}  # the integers up to here are numbers of their own
+_UNEVEN = 0.04  # of the logarithm's mean difference between two neighbours, plus what rounding does to it
+_ROUNDING = {"torch.bfloat16": 2**-8, "torch.float16": 2**-11}
+_SMALL = 6e-5  # below it float16 has fewer bits
 
 
 def changed(optimizer: Any, parameters: list[tuple[Any, Any, Any]], step: int) -> None:
@@ -18,3 +28,47 @@ def changed(optimizer: Any, parameters: list[tuple[Any, Any, Any]], step: int) -
     names = naming.parameters([parameter for parameter, was, _ in parameters if was is old][:20], optimizer)
     said = f"{str(old).removeprefix('torch.')}\t{str(new).removeprefix('torch.')}\t{','.join(names)}"
     SIGNALS.fact("dtypes/changed", said[:900], step)
+
+
+def buffers(found: list[tuple[str, Any]]) -> None:
+    """Look at buffers by their name and content: those in half precision that should not be."""
+    torch = sys.modules["torch"]
+    if not later.possible(torch):
+        return
+    with later.unseen(torch):
+        for name, tensor in found[:BUFFERS]:
+            _look(torch, name, tensor)
+
+
+def is_wanted(tensor: Any) -> bool:
+    """Whether it may hold frequencies or positions in half precision."""
+    return str(tensor.dtype) in _EXACT and FEW <= tensor.numel() <= MANY and max(tensor.shape) == tensor.numel()
+
+
+def _look(torch: Any, name: str, tensor: Any) -> None:
+    dtype = str(tensor.dtype)
+
+    def judge(values: list[float]) -> None:
+        what = _what(name, values, dtype)
+        if what:
+            SIGNALS.fact(f"dtypes/buffer/{name}", f"{dtype.removeprefix('torch.')}\t{what}\t{len(values)}")
+
+    later.read(tensor.detach().reshape(-1).double(), judge)
+
+
+def _what(name: str, values: list[float], dtype: str) -> str:
+    if name.rpartition(".")[2].endswith(FREQUENCY_NAMES) or _fall_evenly(values, dtype):
+        return "frequencies"
+    exact = _EXACT[dtype]
+    counts = len(values) > exact + 1 and values[:exact] == list(range(exact))
+    return "positions" if counts and all(a <= b for a, b in zip(values, values[1:], strict=False)) else ""
+
+
+def _fall_evenly(values: list[float], dtype: str) -> bool:
+    """Whether they are the powers of one number below 1, from 1 on, as far as the dtype can tell."""
+    if abs(values[0] - 1) > 0.01 or not all(a > b > 0 for a, b in zip(values, values[1:], strict=False)):
+        return False
+    kept = [math.log(value) for value in values if value > _SMALL]
+    mean = kept[-1] / max(len(kept) - 1, 1)
+    allowed = _UNEVEN * abs(mean) + _ROUNDING[dtype]
+    return len(kept) >= FEW and all(abs(value - mean * place) <= allowed for place, value in enumerate(kept))

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, gradients, inventory, states
+from diagd.probes import digest, dtypes, gradients, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -209,6 +209,8 @@ def _look(optimizer: Any) -> None:
     LEDGER.gradients.clear()
     survey = inventory.survey(optimizer)
     NAMED.take(survey)
+    buffers = [(f.name, f.tensor()) for f in survey.found if f.kind == layout.Kind.BUFFER]
+    dtypes.buffers([(name, tensor) for name, tensor in buffers if tensor is not None and dtypes.is_wanted(tensor)])
     for found in survey.found:
         tensor = found.tensor()
         if tensor is not None:
