@@ -1,11 +1,12 @@
 """Tensors of another dtype than they should have: weights that change it, and buffers that half precision falsifies.
 
-Facts: `dtypes/changed`, the old and the new dtype and the parameters' names, a tab between the three and a comma between
-names; and `dtypes/buffer/<name>`, its dtype, what it holds (frequencies or positions) and its length, a tab between them.
+Facts: `dtypes/changed`, the old and the new dtype and the parameters' names, a tab between the three and a comma
+between names; and `dtypes/buffer/<name>`, its dtype, what it holds (frequencies or positions) and its length, likewise.
 """
 
 import math
 import sys
+from itertools import pairwise
 from typing import Any
 
 from diagd.probes import later, naming
@@ -61,12 +62,12 @@ def _what(name: str, values: list[float], dtype: str) -> str:
         return "frequencies"
     exact = _EXACT[dtype]
     counts = len(values) > exact + 1 and values[:exact] == list(range(exact))
-    return "positions" if counts and all(a <= b for a, b in zip(values, values[1:], strict=False)) else ""
+    return "positions" if counts and all(a <= b for a, b in pairwise(values)) else ""
 
 
 def _fall_evenly(values: list[float], dtype: str) -> bool:
     """Whether they are the powers of one number below 1, from 1 on, as far as the dtype can tell."""
-    if abs(values[0] - 1) > 0.01 or not all(a > b > 0 for a, b in zip(values, values[1:], strict=False)):
+    if abs(values[0] - 1) > 0.01 or not all(a > b > 0 for a, b in pairwise(values)):
         return False
     kept = [math.log(value) for value in values if value > _SMALL]
     mean = kept[-1] / max(len(kept) - 1, 1)

@@ -60,9 +60,8 @@ def _of_ranks(culprits: tuple[int, ...], found: list[Unlike]) -> Finding:
     entry, classes = found[0]
     names = [e.name for e, _ in found]
     dtypes = {some[0]: entry.infos[some[0]].dtype for some in classes}
-    said = " and ".join(
-        f"{words.ranks_text(some)} {words.verb(some, 'holds', 'hold')} {dtypes[some[0]]}" for some in classes
-    )
+    holding = (f"{words.ranks_text(some)} {words.verb(some, 'holds', 'hold')} {dtypes[some[0]]}" for some in classes)
+    said = " and ".join(holding)
     text = f"the ranks hold {_some(names)} in different dtypes: {said}"
     sure = any(e.peers for e, _ in found)
     evidence = tuple(
@@ -84,8 +83,8 @@ def _changed(state: JobState) -> Iterator[Finding]:
 
 
 _WRONG = {
-    "frequencies": "holds frequencies in {dtype}, which rounds them by up to one part in {parts}: at position {parts} the"
-    " angle is off by a radian",
+    "frequencies": "holds frequencies in {dtype}, which rounds them by up to one part in {parts}: at position {parts}"
+    " the angle is off by a radian",
     "positions": "counts {count} positions in {dtype}, which has no numbers of their own for those beyond {exact}",
 }
 _BITS = {"bfloat16": 8, "float16": 11}  # significant
@@ -121,5 +120,6 @@ def _finding(
     severity: Severity, step: int,
 ) -> Finding:  # fmt: skip
     cause = Cause(key, text, 0.95, Basis.OBSERVATION, evidence)
-    return Finding("precision.dtype_mismatch", severity, ranks, words.shortened(f"{words.ranks_text(ranks)}: {text}."),
-                   (cause,), names=names[:MAX_NAMES], step=step, sure=True, goes_on=True, key=f"dtype {key}")  # fmt: skip
+    said = words.shortened(f"{words.ranks_text(ranks)}: {text}.")
+    return Finding("precision.dtype_mismatch", severity, ranks, said, (cause,), names=names[:MAX_NAMES], step=step,
+                   sure=True, goes_on=True, key=f"dtype {key}")  # fmt: skip
