@@ -92,8 +92,12 @@ def _through(steps: Ints, values: Floats) -> Growth | None:
         return None
     slow, fast = (float(q) for q in np.percentile(slopes, SPREAD))
     middle = float(np.median(floors - slope * (at - at[0])))
-    begin = middle - slope * (at[0] - steps[0])
-    return Growth(int(steps[0]), int(steps[-1]), slope, max(slow, 0.0), fast, begin, float(values[-1]))
+    # Where the line leaves the level that was held before.
+    met = at[0] + max(float(floors[0]) - middle, 0.0) / slope
+    since = int(np.clip(met, steps[0], steps[-1]))
+    return Growth(
+        since, int(steps[-1]), slope, max(slow, 0.0), fast, middle + slope * (since - at[0]), float(values[-1])
+    )
 
 
 def _still(steps: Ints, values: Floats, slope: float) -> bool:

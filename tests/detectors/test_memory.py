@@ -1,0 +1,266 @@
+"""What is said of memory that grows: leaks by name, caches not at all, and when it runs out."""
+
+import numpy as np
+import pytest
+from tests.detectors.memories import GIB, MIB, Run, flat, leak
+
+from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.detectors.growth import Floats
+from diagd.daemon.state.model import Frame
+
+
+def test_a_rank_that_keeps_its_graphs_is_named_with_the_list_and_the_place() -> None:
+    found = Run(1, 100).holds(0, leak(100, 2.7)).holder(graph=True, path="hist.losses").one()
+    assert (found.kind, found.severity, found.ranks) == ("memory.host_leak", Severity.WARNING, (0,))
+    assert found.names == ("rss", "hist.losses")
+    assert found.locations[0].frame == Frame("History.add", "/job/train.py", 12)
+    assert found.step is not None
+    assert found.step <= 15
+    (cause,) = found.causes
+    assert (cause.key, cause.basis) == ("graph", Basis.OBSERVATION)
+    assert "hist.losses" in found.summary
+    assert "memory runs out in about" in found.summary
+
+
+def test_a_graph_that_goes_on_needs_no_container() -> None:
+    said = {"graph": True, "kind": "graph", "path": "total", "owner": "", "function": "main", "grew": 80}
+    found = Run(1, 80).holds(0, leak(80, 2.0)).holder(**said).one()
+    assert found.causes[0].key == "graph"
+    assert "the graph of total in main" in found.summary
+
+
+def test_only_the_one_rank_that_grows_is_named() -> None:
+    run = Run(3, 150).holds(0, flat(150)).holds(1, flat(150, seed=3)).holds(2, leak(150, 1.0)).holder(2)
+    assert run.one().ranks == (2,)
+
+
+def test_ranks_that_leak_alike_are_one_fault() -> None:
+    run = Run(3, 150)
+    for rank in range(3):
+        run.holds(rank, leak(150, 1.0, seed=rank)).holder(rank)
+    assert run.one().ranks == (0, 1, 2)
+
+
+def test_a_rank_that_grows_alone_leaks_though_nobody_saw_in_what() -> None:
+    run = Run(3, 200).holds(0, flat(200)).holds(1, flat(200, seed=3)).holds(2, leak(200, 1.0))
+    found = run.one()
+    assert (found.causes[0].key, found.severity, found.ranks) == ("alone", Severity.WARNING, (2,))
+    assert found.causes[0].basis is Basis.INFERENCE
+
+
+def test_all_that_grow_together_may_be_filling_a_cache() -> None:
+    run = Run(2, 200).holds(0, leak(200, 1.0)).holds(1, leak(200, 1.0, seed=5))
+    assert run.one().severity is Severity.INFO
+    assert "a cache" in run.one().summary
+
+
+@pytest.mark.parametrize("verdict", ["emptied", "cache"])
+def test_what_the_script_empties_or_looks_up_is_not_spoken_of(verdict: str) -> None:
+    run = Run(1, 400).holds(0, leak(400, 3.2)).holder(verdict=verdict)
+    assert run.finds() == []
+
+
+def test_a_bounded_buffer_is_not_spoken_of() -> None:
+    assert Run(1, 400).holds(0, leak(400, 3.2)).holder(bounded=True, kind="deque").finds() == []
+
+
+def test_a_cache_that_was_freed_leaves_nothing() -> None:
+    run = Run(1, 220).holds(0, np.concatenate([leak(110, 3.2), flat(110)])).holder(verdict="kept")
+    assert run.finds() == []
+
+
+def test_a_buffer_that_was_allocated_at_once_and_fills_is_no_leak() -> None:
+    """A replay buffer made of zeros is resident only where it was written."""
+    filled, at_once = leak(1500, 1.0), np.full(1500, 40 * GIB)
+    assert Run(1, 1500).holds(0, filled, at_once).finds() == []
+    assert Run(1, 1500).holds(0, filled).one().causes[0].key == "long"
+
+
+def test_through_the_data_once_is_no_time_for_a_verdict_and_well_beyond_is() -> None:
+    once = Run(1, 500).holds(0, leak(500, 1.0)).loader(length=450)
+    beyond = Run(1, 620).holds(0, leak(620, 1.0)).loader(length=450)
+    assert once.one().severity is Severity.INFO
+    assert (beyond.one().severity, beyond.one().causes[0].key) == (Severity.WARNING, "epoch")
+
+
+def test_little_growth_is_not_spoken_of() -> None:
+    assert Run(1, 200).holds(0, leak(200, 0.1)).holder().finds() == []
+    assert Run(1, 200).holds(0, leak(200, 2.0, base=20 * GIB)).holder().finds() == []
+
+
+def test_a_large_process_need_not_grow_by_a_tenth() -> None:
+    assert Run(1, 1000).holds(0, leak(1000, 2.0, base=40 * GIB)).holder().one().severity is Severity.WARNING
+
+
+def test_what_would_fill_the_memory_in_weeks_is_only_worth_knowing() -> None:
+    slow = Run(1, 2000, step_s=20.0, room=900 * GIB).holds(0, leak(2000, 0.06)).holder()
+    assert slow.one().severity is Severity.INFO
+
+
+def test_a_leak_that_ends_the_run_soon_is_critical_with_step_and_time() -> None:
+    found = Run(1, 200, room=1 * GIB).holds(0, leak(200, 4.0)).holder().one()
+    assert (found.kind, found.severity) == ("memory.host_leak", Severity.CRITICAL)
+    assert "near step 45" in found.summary  # 200 and 256
+    assert "about 12 s" in found.summary
+
+
+def test_ranks_of_a_node_fill_its_memory_together() -> None:
+    alone = Run(1, 200, room=4 * GIB).holds(0, leak(200, 4.0)).holder().one()
+    run = Run(4, 200, room=4 * GIB)
+    for rank in range(4):
+        run.holds(rank, leak(200, 4.0, seed=rank)).holder(rank)
+    assert "about 102" in alone.summary
+    assert "about 25" in run.one().summary
+
+
+# --- data workers
+
+
+def kept(where: str = "Captions.__getitem__") -> list[list[object]]:
+    return [["Captions.decoded", "kept", [where, "/job/data.py", 30]]]
+
+
+def test_workers_that_keep_samples_are_named_with_their_dataset() -> None:
+    run = Run(1, 200).holds(0, flat(200)).workers(0, leak(20, 10.0, base=600 * MIB)).loader(grown=kept())
+    found = run.one()
+    assert (found.kind, found.severity, found.ranks) == ("memory.host_leak", Severity.WARNING, (0,))
+    assert found.names[:4] == ("worker rss", "DataLoader worker", "Captions", "Captions.decoded")
+    assert found.locations[0].frame.line == 30
+    assert found.causes[0].key == "worker_kept"
+
+
+def test_workers_that_cache_what_they_decode_are_not() -> None:
+    grown = [["Captions.cache", "cache", ["Captions.__getitem__", "/job/data.py", 30]]]
+    run = Run(1, 200).holds(0, flat(200)).workers(0, leak(20, 10.0, base=600 * MIB)).loader(grown=grown)
+    assert run.finds() == []
+
+
+def test_workers_that_were_started_anew_begin_anew() -> None:
+    sizes = np.concatenate([leak(20, 10.0, base=600 * MIB), flat(6, base=600 * MIB)])
+    first = np.array([7.0] * 20 + [9.0] * 6)
+    assert Run(1, 260).holds(0, flat(260)).workers(0, sizes, first).loader(grown=kept()).finds() == []
+
+
+def test_workers_that_are_gone_hold_nothing() -> None:
+    run = Run(1, 220).holds(0, flat(220)).workers(0, leak(20, 10.0, base=600 * MIB)).loader(grown=kept())
+    assert run.finds()
+    run.state.signals.put(0, "memory/workers", [210], [0.0])
+    assert run.finds() == []
+
+
+# --- running out
+
+
+def test_growth_without_a_leak_that_fills_the_memory_soon_is_a_risk() -> None:
+    run = Run(1, 400, room=0.5 * GIB).holds(0, leak(400, 4.0)).holder(verdict="cache")
+    found = run.one()
+    assert (found.kind, found.severity, found.ranks) == ("memory.oom_risk", Severity.CRITICAL, (0,))
+    assert "near step 52" in found.summary  # 400 and 128
+
+
+def test_a_cache_that_is_full_before_the_memory_is_no_risk() -> None:
+    run = Run(1, 400, room=1.2 * GIB).holds(0, leak(400, 4.0)).holder(verdict="cache").loader(length=500)
+    assert run.finds() == []
+    assert run.loader(length=5000).one().kind == "memory.oom_risk"
+
+
+def test_what_was_seen_briefly_is_not_believed_to_go_on_for_long() -> None:
+    assert Run(1, 100, room=8 * GIB).holds(0, leak(100, 4.0)).holder(verdict="cache").finds() == []
+
+
+def test_almost_nothing_left_is_a_risk_once_it_is_seen_twice() -> None:
+    run = Run(2, 50, room=30 * GIB).holds(0, flat(50))
+    run.tells(0, "memory/rss", np.array([20 * GIB])).tells(1, "memory/rss", np.array([35 * GIB]))
+    run.state.signals.put(0, "memory/available", [40], [100 * MIB])
+    assert run.finds() == []
+    run.state.signals.put(0, "memory/available", [45], [100 * MIB])
+    found = run.one()
+    assert (found.kind, found.severity) == ("memory.oom_risk", Severity.WARNING)
+    assert "the largest is rank 1" in found.summary
+
+
+def test_a_job_that_is_over_is_not_spoken_of() -> None:
+    run = Run(1, 100).holds(0, leak(100, 2.7)).holder(graph=True)
+    run.state.end(0, 2000.0)
+    assert run.finds() == []
+
+
+# --- shared memory
+
+
+def shm(run: Run, used: Floats, total: float, every: int = 50) -> Run:
+    run.tells(0, "memory/shm_used", used, every).tells(0, "memory/shm_free", total - used, every)
+    return run
+
+
+def test_a_small_shared_memory_that_is_nearly_full_is_named() -> None:
+    found = shm(Run(1, 200), np.array([1.0, 60.0, 62.0, 63.0]) * MIB, 64 * MIB).one()
+    assert (found.kind, found.names, found.causes[0].key) == ("memory.shm", ("shm",), "small")
+
+
+def test_what_others_left_there_is_no_fault_of_the_job() -> None:
+    assert shm(Run(1, 200), np.full(4, 63.0) * MIB, 64 * MIB).finds() == []
+    assert shm(Run(1, 200), np.array([1.0, 20.0, 21.0, 20.0]) * MIB, 64 * MIB).finds() == []
+
+
+def test_shared_memory_that_fills_is_named_with_when_it_is_full() -> None:
+    found = shm(Run(1, 500), leak(50, 30.0, base=MIB), 64 * GIB, every=10).one()
+    assert (found.kind, found.severity, found.causes[0].key) == ("memory.shm", Severity.WARNING, "held")
+    assert "/dev/shm is full in about" in found.summary
+
+
+def test_files_can_run_out_too() -> None:
+    run = shm(Run(1, 200), np.array([1.0, 2.0, 2.0, 2.0]) * GIB, 64 * GIB)
+    run.tells(0, "memory/shm_inodes_free", np.array([100_000.0, 12.0]))
+    assert "12 more files fit" in run.one().summary
+
+
+# --- the device, by what torch documents of its allocator
+
+
+def device(
+    run: Run, rank: int, allocated: Floats, reserved: Floats | None = None, retries: Floats | None = None
+) -> Run:
+    held = allocated + GIB if reserved is None else reserved
+    run.tells(rank, "memory/device_allocated", allocated).tells(rank, "memory/device_reserved", held)
+    run.tells(rank, "memory/device_active", allocated).tells(rank, "memory/device_total", np.array([80 * GIB]))
+    return run.tells(rank, "memory/device_retries", np.zeros(len(allocated)) if retries is None else retries)
+
+
+def test_a_rank_whose_device_fills_is_named_with_when_it_is_full() -> None:
+    run = device(Run(2, 300), 0, leak(300, 10.0, base=20 * GIB))
+    found = device(run, 1, flat(300, base=20 * GIB)).holder(0, graph=True, device=True).one()
+    assert (found.kind, found.severity, found.ranks) == ("memory.device_leak", Severity.WARNING, (0,))
+    assert found.names == ("allocated", "hist.store")
+    assert "runs out in about 584" in found.summary
+
+
+def test_a_device_that_is_full_within_the_hour_is_critical() -> None:
+    run = device(Run(1, 300), 0, leak(300, 100.0, base=20 * GIB)).holder(0, graph=True)
+    assert run.one().severity is Severity.CRITICAL
+
+
+def test_lengths_that_vary_are_no_leak_of_a_device() -> None:
+    made = 20 * GIB + np.random.default_rng(3).gamma(2.0, 300.0, 800) * MIB
+    assert device(Run(1, 800), 0, made).finds() == []
+
+
+def test_retries_in_the_steady_state_are_fragmentation_and_those_of_the_first_steps_are_not() -> None:
+    held = flat(200, base=40 * GIB)
+    early, late = np.full(200, 2.0), np.where(np.arange(200) > 150, 5.0, 2.0)
+    early[0] = 0.0
+    assert device(Run(1, 200), 0, held, retries=early).finds() == []
+    found = device(Run(1, 200), 0, held, retries=late).one()
+    assert (found.kind, found.severity, found.names) == ("memory.fragmentation", Severity.WARNING, ("reserved",))
+    assert "3 times" in found.summary
+
+
+def test_a_reserve_that_grows_and_is_of_no_use_is_fragmentation() -> None:
+    held = flat(200, base=30 * GIB)
+    assert device(Run(1, 200), 0, held, leak(200, 200.0, base=35 * GIB)).one().kind == "memory.fragmentation"
+    assert device(Run(1, 200), 0, held, flat(200, base=75 * GIB)).finds() == []  # a peak long ago
+
+
+def test_what_was_held_before_is_told() -> None:
+    found = Run(1, 200).holds(0, leak(200, 2.0)).holder().one()
+    assert "it held 32" in found.causes[0].evidence[0].what  # 300 MiB, and ten steps of 2 MiB
