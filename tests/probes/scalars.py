@@ -35,8 +35,8 @@ def look(*models: nn.Module) -> None:
     """Find these models, and no other test's."""
     mine = {id(module) for model in models for module in model.modules()}
     survey = inventory.survey()
-    tensors = [tensor for tensor in survey.strangers if getattr(tensor, "_of_this_test", False)]
-    NAMED.take(inventory.Survey([found for found in survey.found if id(found.module) in mine], tensors))
+    strangers = [place for place in survey.strangers if getattr(place.tensor(), "_of_this_test", False)]
+    NAMED.take(inventory.Survey([found for found in survey.found if id(found.module) in mine], strangers))
 
 
 def step(loss: torch.Tensor, *optimizers: torch.optim.Optimizer, clear: bool = True) -> None:

@@ -1,7 +1,9 @@
 """Norms, losses and rates as a rank takes them: right to the last digit, at the right step, and without a trace."""
 
 import copy
+import gc
 import math
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -166,9 +168,6 @@ def test_one_half_of_a_gan_that_waits_is_no_keeping(recording: BoxWriter) -> Non
 
 
 def test_what_the_script_lets_go_of_is_not_kept_alive(recording: BoxWriter) -> None:
-    import gc
-    import weakref
-
     model = Barn()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     look(model)
@@ -193,3 +192,13 @@ def test_passes_become_seldom_where_they_cost_too_much_of_a_step() -> None:
     for _ in range(60):
         one.spent(900_000_000)
     assert one.every == norms.MAX_EVERY
+
+
+def test_no_parameter_is_referred_to_weakly_as_torch_then_refuses_to_move_it(recording: BoxWriter) -> None:
+    model = Barn()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    look(model)
+    for seed in range(9):
+        step(loss_of(model, seed), optimizer)
+    assert not any(weakref.getweakrefs(p) for p in model.parameters())
+    assert len(series(recording, "grad_norm")) >= 8

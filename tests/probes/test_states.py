@@ -1,5 +1,6 @@
 """What optimizers keep, with the names and places of the parameters it is kept for."""
 
+import weakref
 from typing import Any
 
 import pytest
@@ -56,3 +57,10 @@ def test_it_is_read_where_it_is_held_now_and_no_more_when_it_is_gone() -> None:
 def test_what_is_kept_for_others_is_left_alone() -> None:
     model = nn.Linear(3, 2)
     assert list(states.of(stepped(model, torch.optim.AdamW), {})) == []
+
+
+def test_no_parameter_is_referred_to_weakly_as_torch_then_refuses_to_move_it() -> None:
+    model = nn.Linear(3, 2)
+    found = list(states.of(stepped(model, torch.optim.AdamW), owners(model)))
+    assert found
+    assert not any(weakref.getweakrefs(p) for p in model.parameters())

@@ -80,7 +80,7 @@ def _count(owned: set[int], step: int) -> None:
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
     silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
     zero = [one for one, _ in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
-    strangers = [p for ref in NAMED.strangers if (p := ref()) is not None and id(p) in owned]
+    strangers = [p for place in NAMED.strangers if (p := place.tensor()) is not None and id(p) in owned]
     idle = sum(p.grad is None for p in strangers)
     _say("owned", [one for one, _ in mine], step)
     _say("without_gradient", [one for one, _ in silent], step)

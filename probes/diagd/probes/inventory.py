@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.placement import BARE, PLAIN, Placement, Wrapped, of_dtensor, wrapped_by
+from diagd.probes.places import Place, places
 
 # Names by which wrappers hold what they wrap: no part of the script's own names.
 _INNER = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
@@ -75,7 +76,7 @@ class Survey(NamedTuple):
     """What there is: the models' tensors, and parameters that optimizers own though no module holds them."""
 
     found: list[Found]
-    strangers: list[Any]
+    strangers: list[Place]
 
 
 def take(stepping: Any = None) -> list[Found]:
@@ -99,7 +100,8 @@ def survey(stepping: Any = None) -> Survey:
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
     kept = {id(place.tensor) for places in models for place in places}
-    return Survey(found, [one for optimizer in optimizers for one in _parameters(optimizer) if id(one) not in kept])
+    owning = [place for optimizer in optimizers for place in places(optimizer)]
+    return Survey(found, [place for place, parameter in owning if id(parameter) not in kept])
 
 
 def _objects() -> tuple[list[Any], list[Any]]:
@@ -118,12 +120,7 @@ def _objects() -> tuple[list[Any], list[Any]]:
 
 
 def _owned(optimizer: Any) -> set[int]:
-    return {id(parameter) for parameter in _parameters(optimizer)}
-
-
-def _parameters(optimizer: Any) -> Iterator[Any]:
-    for group in optimizer.__dict__.get("param_groups") or ():
-        yield from group["params"]
+    return {id(parameter) for _, parameter in places(optimizer)}
 
 
 def _children(module: Any) -> dict[str, Any]:
@@ -182,10 +179,10 @@ def _titled(
     Two that cannot be told apart are left out: one rank could take them in another order than the next.
     """
     by_title: dict[tuple[str, int, bool], list[list[_Place]]] = {}
-    for title, places in zip(titles, models, strict=True):
-        if places:
-            trained = any(id(place.tensor) in owned for place in places)
-            by_title.setdefault((title, _outline(places), trained), []).append(places)
+    for title, held_by in zip(titles, models, strict=True):
+        if held_by:
+            trained = any(id(place.tensor) in owned for place in held_by)
+            by_title.setdefault((title, _outline(held_by), trained), []).append(held_by)
     outlines: dict[str, set[int]] = {}
     for title, outline, _ in by_title:
         outlines.setdefault(title, set()).add(outline)

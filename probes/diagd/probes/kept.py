@@ -4,8 +4,9 @@ Of a few parameters, at the beginning of each backward pass: a gradient that is 
 written to since the step before or the last backward pass has been cleared, or is at least in the script's own hands.
 """
 
-import weakref
 from typing import Any
+
+from diagd.probes.places import Place, places
 
 WATCHED = 3  # parameters of an optimizer
 
@@ -14,15 +15,15 @@ class Kept:
     """Of one optimizer."""
 
     def __init__(self) -> None:
-        self._watched: list[tuple[weakref.ref[Any], int, int]] = []  # parameter, its gradient's id and version
+        self._watched: list[tuple[Place, int, int]] = []  # parameter, its gradient's id and version
         self._cleared = True
         self._passes = 0
 
     def after_step(self, optimizer: Any) -> None:
         """The optimizer has stepped: watch what it leaves."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        some = parameters[:: max(len(parameters) // WATCHED, 1)][:WATCHED]
-        self._watched = [(weakref.ref(p), id(p.grad), p.grad._version) for p in some]
+        given = [(place, p) for place, p in places(optimizer) if p.grad is not None]
+        some = given[:: max(len(given) // WATCHED, 1)][:WATCHED]
+        self._watched = [(place, id(p.grad), p.grad._version) for place, p in some]
         self._cleared, self._passes = not some, 0
 
     def before_backward(self) -> None:
@@ -30,16 +31,12 @@ class Kept:
         self._passes += 1
         if not self._cleared:
             # All of them: a script may clear some by itself.
-            self._cleared = not all(
-                _now(parameter) == (number, version) for parameter, number, version in self._watched
-            )
+            self._cleared = not all(_now(place) == (number, version) for place, number, version in self._watched)
 
     def after_backward(self) -> None:
         """What the pass has added is no clearing."""
         if not self._cleared:
-            self._watched = [
-                (parameter, *now) for parameter, _, _ in self._watched if (now := _now(parameter)) is not None
-            ]
+            self._watched = [(place, *now) for place, _, _ in self._watched if (now := _now(place)) is not None]
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
@@ -48,7 +45,7 @@ class Kept:
         return 0.0 if self._cleared or not self._watched else 1.0
 
 
-def _now(parameter: "weakref.ref[Any]") -> tuple[int, int] | None:
-    held = parameter()
+def _now(place: Place) -> tuple[int, int] | None:
+    held = place.tensor()
     gradient = held.grad if held is not None else None
     return (id(gradient), gradient._version) if gradient is not None else None

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from diagd.probes import inventory
 from diagd.probes.box.ledger import Flag, Kind
+from diagd.probes.places import Place
 
 
 class Parameter(NamedTuple):
@@ -29,7 +30,7 @@ class Named:
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
-        self.strangers: list[weakref.ref[Any]] = []  # in an optimizer, and in no module
+        self.strangers: list[Place] = []  # in an optimizer, and in no module
         self.looks = 0
         self._names: dict[int, str] = {}
 
@@ -39,7 +40,7 @@ class Named:
         self.parameters.clear()
         self._names.clear()
         self.looks += 1
-        self.strangers = [weakref.ref(tensor) for tensor in survey.strangers]
+        self.strangers = survey.strangers
         for found in survey.found:
             if found.kind == Kind.PARAMETER and not found.flags & Flag.COPY:
                 model = models.setdefault(found.name.partition(".")[0], len(models))

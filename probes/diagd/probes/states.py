@@ -1,12 +1,12 @@
 """What an optimizer keeps for each parameter: moments of the parameter's shape, and how often it has stepped."""
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from diagd.probes import inventory
 from diagd.probes.box.ledger import Kind
 from diagd.probes.placement import Placement
+from diagd.probes.places import Place, places
 
 STEP = "step"
 
@@ -31,24 +31,24 @@ def of(optimizer: Any, owners: dict[int, Owner]) -> Iterator[tuple[Owner, Any, C
     They lie as their parameters do. All of an optimizer's count the same steps: the first stands for them.
     """
     counted = False
+    where = {id(parameter): place for place, parameter in places(optimizer)}
     for parameter, kept in list((optimizer.__dict__.get("state") or {}).items()):
         owner = owners.get(id(parameter))
         mine = inventory.local(parameter)
-        if owner is None or mine is None or not isinstance(kept, dict):
+        place = where.get(id(parameter))
+        if owner is None or mine is None or place is None or not isinstance(kept, dict):
             continue
         for key, value in kept.items():
             tensor = inventory.local(value) if hasattr(value, "untyped_storage") else None
             if tensor is None or not (tensor.shape == mine.shape or (key == STEP and not counted)):
                 continue
             counted = counted or key == STEP
-            yield owner._replace(name=f"{owner.name}.{key}"), tensor, _reader(optimizer, parameter, key)
+            yield owner._replace(name=f"{owner.name}.{key}"), tensor, _reader(place, key)
 
 
-def _reader(optimizer: Any, parameter: Any, key: str) -> Callable[[], Any]:
-    optimizer_ref, parameter_ref = weakref.ref(optimizer), weakref.ref(parameter)
-
+def _reader(place: Place, key: str) -> Callable[[], Any]:
     def read() -> Any:
-        there, owner = optimizer_ref(), parameter_ref()
+        there, owner = place.optimizer(), place.tensor()
         if there is None or owner is None:
             return None
         kept = (there.__dict__.get("state") or {}).get(owner)  # a plain get: the table makes what it is asked for
