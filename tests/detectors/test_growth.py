@@ -26,7 +26,8 @@ def cache_filled(rng: np.random.Generator, steps: int) -> Floats:
 
 def cache_saturates(rng: np.random.Generator, steps: int) -> Floats:
     """Ever fewer of the keys are new."""
-    return BASE + 400 * MIB * (1 - np.exp(-np.arange(steps) / (steps * rng.uniform(0.05, 0.2)))) + noise(rng, steps)
+    filled: Floats = 400 * MIB * (1 - np.exp(-np.arange(steps) / (steps * rng.uniform(0.05, 0.2))))
+    return BASE + filled + noise(rng, steps)
 
 
 def in_large_pieces(rng: np.random.Generator, steps: int) -> Floats:
@@ -37,7 +38,8 @@ def in_large_pieces(rng: np.random.Generator, steps: int) -> Floats:
 def emptied_each_epoch(rng: np.random.Generator, steps: int) -> Floats:
     """Outputs are collected and let go of; the run ends with an epoch."""
     epoch = steps // int(rng.integers(3, 9))
-    return BASE + (np.arange(steps) % epoch) * 3 * MIB + noise(rng, steps)[: steps // epoch * epoch].max()
+    filled: Floats = (np.arange(steps) % epoch) * 3 * MIB
+    return BASE + filled + noise(rng, steps)
 
 
 def peaks(rng: np.random.Generator, steps: int) -> Floats:

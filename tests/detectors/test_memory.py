@@ -23,8 +23,8 @@ def test_a_rank_that_keeps_its_graphs_is_named_with_the_list_and_the_place() -> 
 
 
 def test_a_graph_that_goes_on_needs_no_container() -> None:
-    said = {"graph": True, "kind": "graph", "path": "total", "owner": "", "function": "main", "grew": 80}
-    found = Run(1, 80).holds(0, leak(80, 2.0)).holder(**said).one()
+    run = Run(1, 80).holds(0, leak(80, 2.0))
+    found = run.holder(graph=True, kind="graph", path="total", owner="", function="main", grew=80).one()
     assert found.causes[0].key == "graph"
     assert "the graph of total in main" in found.summary
 
