@@ -40,3 +40,8 @@ def test_nothing_explains_itself_in_a_circle() -> None:
     for kind, followers in FOLLOW.items():
         for follower in followers:
             assert kind not in FOLLOW.get(follower, ())
+
+
+def test_what_is_only_worth_knowing_explains_nothing() -> None:
+    info = Finding("numerics.nonfinite", Severity.INFO, (0,), "", ())
+    assert without_consequences([info, finding("training.loss_spike", 0)])[1].kind == "training.loss_spike"

@@ -1,11 +1,12 @@
 """Which findings about what a training computes follow from which others: the deepest cause is told, and it alone.
 
-Whose rank shows it does not count: what one rank computes reaches the others through what they exchange.
+Whose rank shows it does not count: what one rank computes reaches the others through what they exchange. Gradients that
+are never cleared are told beside the explosion that they bring: the one says what to do, the other how bad it is.
 """
 
 from collections.abc import Iterable
 
-from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.finding import Finding, Severity
 
 # Kind -> kinds, or families, that follow from it.
 FOLLOW: dict[str, tuple[str, ...]] = {
@@ -31,5 +32,6 @@ FOLLOW: dict[str, tuple[str, ...]] = {
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """The findings that no other one explains."""
     all_ = list(found)
-    explained = tuple({follower for finding in all_ for follower in FOLLOW.get(finding.kind, ())})
+    causes = [finding for finding in all_ if finding.severity is not Severity.INFO]
+    explained = tuple({follower for finding in causes for follower in FOLLOW.get(finding.kind, ())})
     return [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]

@@ -8,7 +8,6 @@ from diagd.daemon.detectors import (
     checkpoint,
     circle,
     data,
-    depth,
     divergence,
     dtypes,
     elsewhere,
@@ -195,7 +194,6 @@ def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
             kept.append(finding)
         elif _is_worse(finding, kept[number]):
             kept[number] = replace(kept[number], severity=finding.severity)
-    kept = [finding for finding in kept if not depth.explained(finding, kept)]
     return tuple(sorted(kept, key=lambda f: (f.severity.order, _depth(f), f.ranks)))
 
 
