@@ -15,6 +15,7 @@ from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.web import WebServer
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.state.model import Detail, Facts, Operation
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 
 
 @pytest.fixture
@@ -54,6 +55,18 @@ def test_reports_and_incidents_are_served(address: str) -> None:
     assert get(address, "/api/v1/report")["incidents"][0]["kind"] == "hang.rank_blocked"
     assert get(address, "/api/v1/incidents?job_id=job")["incidents"][0]["ranks"] == [1]
     assert [job["id"] for job in get(address, "/api/v1/jobs")["jobs"]] == ["job"]
+
+
+def test_the_ledger_tells_by_step_which_ranks_hold_what(hub: Hub, address: str) -> None:
+    weight = TensorInfo("Net.w", shape=(2, 3), placement="ddp", peers=(0, 1))
+    gradient = TensorInfo("Net.w", "gradient", peers=(0, 1))
+    told = [LedgerNews(rank, rank, 0, (weight, gradient), (0, 0, 1), (0, 5, 5), (-1, rank, 9)) for rank in (0, 1)]
+    hub.find("job").state.tensors.apply(told, 2)
+    document = get(address, "/api/v1/ledger")
+    assert document["schema"] == "diagd.ledger/1"
+    (one,) = document["tensors"]
+    assert (one["name"], one["kind"], one["shape"], one["placement"]) == ("Net.w", "parameter", [2, 3], "ddp")
+    assert one["digests"] == {"0": {"f" * 16: "0,1"}, "5": {"0" * 16: "0", "0" * 15 + "1": "1"}}
 
 
 def test_metrics_are_text(address: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from diagd.daemon.aggregator.hub import Hub, UnknownJob
+from diagd.daemon.aggregator.ledger import ledger_document
 from diagd.daemon.aggregator.metrics import CONTENT_TYPE, render
 from diagd.daemon.aggregator.service import address_error
 from diagd.daemon.aggregator.status import job_status, status, status_text
@@ -43,6 +44,7 @@ class Pages:
             "/api/v1/incidents": self._incidents,
             "/api/v1/status": self._status,
             "/api/v1/jobs": self._jobs,
+            "/api/v1/ledger": self._ledger,
         }.get(path.rstrip("/"))
         if page is None:
             return _json(404, {"error": f"there is no {path} here"})
@@ -78,6 +80,11 @@ class Pages:
         with self._hub.lock:
             found = status(self._hub.find(job_id))
         return Answer(200, JSON_TYPE, status_text(found) + "\n")
+
+    def _ledger(self, job_id: str) -> Answer:
+        with self._hub.lock:
+            found = ledger_document(self._hub.find(job_id).state)
+        return _json(200, found)
 
     def _jobs(self, job_id: str) -> Answer:
         with self._hub.lock:

@@ -64,6 +64,18 @@ class TensorLedger:
         for entry, place in sorted(touched, key=lambda t: self._steps[t]):
             self._compare(entry, place, world_size)
 
+    def samples(self, index: int) -> dict[int, dict[int, int]]:
+        """Of one of the entries what is kept: the ranks' digests (signed) by the step after which they were taken."""
+        if index >= len(self._steps):
+            return {}
+        found = {}
+        for place in np.argsort(self._steps[index]):
+            ranks = np.flatnonzero(self._have[index, place])
+            if len(ranks) and self._steps[index, place] != NONE:
+                told = self._digests[index, place, ranks]
+                found[int(self._steps[index, place])] = dict(zip(ranks.tolist(), told.tolist(), strict=True))
+        return found
+
     def _describe(self, news: LedgerNews) -> None:
         pid, rows = self._rows.get(news.rank, (news.pid, {}))
         if pid != news.pid:

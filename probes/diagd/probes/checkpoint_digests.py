@@ -1,0 +1,173 @@
+"""Digests of the tensors in a checkpoint, one JSON line each; started as a program, with a Python that has torch.
+
+    python -P checkpoint_digests.py PATH
+
+PATH is a file of torch.save, a safetensors file, a folder of such files, or a folder of torch.distributed.checkpoint.
+Nothing that such a file asks to be run is run: pickles are read by torch's weights-only reader, the metadata of a
+distributed checkpoint by one that knows its own classes alone. Exit code 2, and a line on standard error, where it
+cannot be read.
+"""
+
+import json
+import mmap
+import pickle
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+_SAFE = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
+_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt")
+_METADATA = ("torch.distributed.checkpoint.", "torch.distributed.tensor.")  # modules whose classes its metadata needs
+_PLAIN = frozenset({
+    ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict"),
+    ("builtins", "set"), ("builtins", "frozenset"), ("pathlib", "PosixPath"), ("torch", "dtype"),
+})  # fmt: skip
+_BATCH_BYTES = 1 << 30
+# What torch raises for files that are damaged, of another kind, or hold more than tensors.
+_DAMAGED = (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError)
+
+Found = tuple[str, str, list[int], str]  # name, dtype, shape, digest
+_loaded: dict[str, Any] = {}
+
+
+class Unreadable(Exception):
+    """The checkpoint is missing, damaged, of no known form, or asks for more than tensors."""
+
+
+class _Metadata(pickle.Unpickler):
+    """Knows what the metadata of a distributed checkpoint is made of, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        dtype = module == "torch" and name.islower() and "." not in name
+        if module.startswith(_METADATA) or (module, name) in _PLAIN or dtype:
+            return super().find_class(module, name)
+        raise Unreadable(f"its metadata asks for {module}.{name}")
+
+
+def digests_of(path: Path) -> Iterator[Found]:
+    """Each tensor that the checkpoint holds.
+
+    Raises:
+        Unreadable: Why not.
+    """
+    if path.is_dir() and (path / ".metadata").is_file():
+        yield from _distributed(path)
+    elif path.is_dir():
+        files = next((found for pattern in _FILES if (found := sorted(path.glob(pattern)))), [])
+        if not files:
+            raise Unreadable(f"{path} holds no checkpoint ({', '.join(_FILES)}, or .metadata)")
+        for file in files:
+            yield from digests_of(file)
+    elif path.suffix == ".safetensors":
+        yield from _safetensors(path)
+    else:
+        yield from _saved(path)
+
+
+def _safetensors(path: Path) -> Iterator[Found]:
+    import torch
+
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        length = int.from_bytes(data[:8], "little")
+        try:
+            table = json.loads(data[8 : 8 + length])
+        except ValueError as error:
+            raise Unreadable(f"{path} is no safetensors file") from error
+    for name, entry in table.items():
+        if name == "__metadata__":
+            continue
+        first, last = entry["data_offsets"]
+        if 8 + length + last > len(data):
+            raise Unreadable(f"{path} is cut off in {name}")
+        # A copy: torch takes no memory that cannot be written.
+        flat = torch.frombuffer(bytearray(data[8 + length + first : 8 + length + last]), dtype=torch.uint8)
+        yield name, _SAFE.get(entry["dtype"], entry["dtype"]), entry["shape"], _digest(flat)
+
+
+def _saved(path: Path) -> Iterator[Found]:
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except _DAMAGED as error:
+        raise Unreadable(f"{path} is no checkpoint, is damaged, or holds more than tensors") from error
+    yield from _flat(content, "")
+
+
+def _flat(content: Any, path: str) -> Iterator[Found]:
+    import torch
+
+    if isinstance(content, torch.Tensor):
+        if content.layout is torch.strided and not content.is_quantized:
+            yield path, str(content.dtype).removeprefix("torch."), list(content.shape), _digest(content)
+        return
+    parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in parts:
+        yield from _flat(value, f"{path}.{key}" if path else str(key))
+
+
+def _distributed(path: Path) -> Iterator[Found]:
+    import torch
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    try:
+        with (path / ".metadata").open("rb") as file:
+            table = _Metadata(file).load().state_dict_metadata
+    except (OSError, pickle.UnpicklingError, EOFError, AttributeError) as error:
+        raise Unreadable(f"{path}: its metadata cannot be read: {error}") from error
+    batch: dict[str, Any] = {}
+    entries = [(name, entry) for name, entry in table.items() if isinstance(entry, TensorStorageMetadata)]
+    for number, (name, entry) in enumerate(entries, 1):
+        batch[name] = torch.empty(entry.size, dtype=entry.properties.dtype)
+        size = sum(tensor.numel() * tensor.element_size() for tensor in batch.values())
+        if size >= _BATCH_BYTES or number == len(entries):
+            load(batch, storage_reader=FileSystemReader(path), no_dist=True)
+            yield from _flat(batch, "")
+            batch = {}
+
+
+def _digest(tensor: Any) -> str:
+    return f"{_digester()(tensor.detach(), statistics=False).bits:016x}"
+
+
+def _digester() -> Any:
+    """By its place: this file is started with a Python that may know no diagd, and must not see another's packages."""
+    if "digest" not in _loaded:
+        spec = spec_from_file_location("_diagd_digest", Path(__file__).with_name("digest.py"))
+        if spec is None or spec.loader is None:
+            raise Unreadable("diagd's digest is not installed beside this file")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _loaded["digest"] = module.load().digest
+    return _loaded["digest"]
+
+
+def main(arguments: list[str]) -> int:
+    """Print what the checkpoint holds."""
+    warnings.simplefilter("ignore")  # of torch's, about things that are meant
+    try:
+        import torch  # noqa: F401 - to say so at once
+
+        for name, dtype, shape, digest in digests_of(Path(arguments[0])):
+            line = json.dumps({"name": name, "dtype": dtype, "shape": shape, "digest": digest})
+            sys.stdout.write(f"{line}\n")
+    except ImportError as error:
+        sys.stderr.write(f"{sys.executable} has no torch: {error}\n")
+        return 2
+    except (Unreadable, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""Ledgers side by side: equal contents under other names and forms, and what cannot be compared."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from diagd.daemon.analyze.ledgers import Comparison, Tensor, compare, of_file, tensors_of
+
+ALL = "0-3"
+
+
+def live(name: str, kind: str = "parameter", placement: str = "ddp", **digests: Mapping[str, str]) -> Tensor:
+    """A tensor of a running job; `s5={...}` for what ranks held after step 5."""
+    told: dict[int | None, Mapping[str, str]] = {int(step[1:]): held for step, held in digests.items()}
+    return Tensor(name, kind, "float32", (4, 4), placement, told)
+
+
+def filed(name: str, digest: str = "aa", dtype: str = "float32") -> Tensor:
+    return of_file(name, dtype, (4, 4), digest)
+
+
+def only(found: Comparison) -> tuple[str, str]:
+    """The list that the one pair is in, and why."""
+    lists = {name: getattr(found, name) for name in ("equal", "different", "missing", "unknown")}
+    ((name, ((_, why),)),) = [(name, listed) for name, listed in lists.items() if listed]
+    return name, why
+
+
+def test_files_with_the_same_content_are_equal_whatever_their_prefixes() -> None:
+    left = [filed(f"model.{name}", name) for name in ("a.weight", "a.bias", "b.weight")]
+    right = [filed(f"module.net.{name}", name) for name in ("b.weight", "a.weight", "a.bias")]
+    found = compare(left, right)
+    assert found.same
+    assert len(found.equal) == 3
+
+
+def test_layers_are_not_taken_for_each_other() -> None:
+    names = [f"layers.{n}.{leaf}" for n in range(3) for leaf in ("attn.weight", "mlp.weight")]
+    found = compare([filed(f"Net.{name}", name) for name in names], [filed(name, name) for name in reversed(names)])
+    assert found.same
+    assert len(found.equal) == 6
+    found = compare([filed("head.weight")], [filed("tail.weight")])
+    assert len(found.missing) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "where", "why"),
+    [
+        (filed("w"), filed("w", "bb"), "different", "other content"),
+        (filed("w"), filed("w", dtype="bfloat16"), "different", "float32[4,4] and bfloat16[4,4]"),
+        (live("w", s0={"aa": ALL}, s1={"cc": ALL}), filed("w"), "equal", "as before the first step"),
+        (filed("w", "cc"), live("w", s0={"aa": ALL}, s33={"cc": ALL}), "equal", "as after step 33"),
+        (live("w", s0={"aa": "0", "bb": "1-3"}), filed("w"), "different", "on ranks 1-3, after step 0"),
+        (
+            live("w", s0={"bb": ALL}, s1={"cc": ALL}),
+            filed("w"),
+            "different",
+            "at each of the steps 0, 1 that are known",
+        ),
+        (live("w", s5={"aa": "0"}), live("w", s5={"aa": ALL}), "equal", ""),
+        (live("w", s5={"aa": "0"}), live("w", s5={"bb": "0"}), "different", "after step 5"),
+        (live("w", s5={"aa": "0"}), live("w", s6={"aa": "0"}), "unknown", "sampled after other steps"),
+        (live("w", placement="fsdp FULL_SHARD"), filed("w"), "unknown", "split otherwise: fsdp FULL_SHARD and plain"),
+        (live("w", placement="dtensor R", s0={"aa": ALL}), filed("w"), "equal", "as before the first step"),
+        (live("w"), filed("w"), "unknown", "no digest: it was not sampled yet"),
+        (
+            live("w", placement="dtensor S(0)", s1={"aa": "0", "bb": "1"}),
+            live("w", placement="dtensor S(0)", s1={"aa": "1", "bb": "0"}),
+            "different",
+            "after step 1",
+        ),
+    ],
+)
+def test_each_pair_has_one_verdict(one: Tensor, other: Tensor, where: str, why: str) -> None:
+    assert only(compare([one], [other])) == (where, why)
+
+
+def test_what_a_file_cannot_hold_by_name_is_not_missing() -> None:
+    found = compare([live("Net.w", s0={"aa": ALL}), live("Net.w.exp_avg", kind="state")], [filed("w")])
+    assert found.same
+    assert [name for name, _ in found.unknown] == ["Net.w.exp_avg"]
+    assert not compare([live("Net.w"), live("Net.v")], [filed("w")]).same
+
+
+def test_a_ledger_is_read_as_it_was_written() -> None:
+    one = {"name": "w", "kind": "parameter", "dtype": "float32", "shape": [4, 4], "placement": "ddp"}
+    document = {"schema": "diagd.ledger/1", "tensors": [one | {"digests": {"5": {"aa": "0-3"}}}]}
+    assert tensors_of(document) == [live("w", s5={"aa": ALL})]
+
+
+@pytest.mark.parametrize("document", [{}, {"schema": "diagd.ledger/2", "tensors": []},
+                                      {"schema": "diagd.ledger/1", "tensors": [{"name": "w"}]}])  # fmt: skip
+def test_what_is_no_ledger_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="ledger"):
+        tensors_of(document)

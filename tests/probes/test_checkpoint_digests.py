@@ -1,0 +1,92 @@
+"""Checkpoints of each form give the digests of the tensors that were saved, and run nothing."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from diagd.probes import checkpoint_digests
+from diagd.probes.checkpoint_digests import Unreadable, digests_of
+
+TENSORS = {
+    "fc.weight": torch.arange(12, dtype=torch.float32).reshape(3, 4),
+    "fc.bias": torch.ones(3, dtype=torch.bfloat16),
+    "ids": torch.arange(5),
+}
+
+
+def digest(tensor: torch.Tensor) -> str:
+    return checkpoint_digests._digest(tensor)
+
+
+def as_torch(folder: Path) -> Path:
+    torch.save({"model": TENSORS, "step": 3, "words": ["a"]}, folder / "last.pt")
+    return folder / "last.pt"
+
+
+def as_torch_folder(folder: Path) -> Path:
+    for number, (name, tensor) in enumerate(TENSORS.items()):
+        torch.save({name: tensor}, folder / f"part-{number}.bin")
+    return folder
+
+
+def as_safetensors(folder: Path) -> Path:
+    kinds = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64"}
+    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    body = b""
+    for name, tensor in TENSORS.items():
+        data = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+        at = [len(body), len(body) + len(data)]
+        table[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": at}
+        body += data
+    head = json.dumps(table).encode()
+    (folder / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + body)
+    return folder / "model.safetensors"
+
+
+def as_distributed(folder: Path) -> Path:
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    save({"model": TENSORS, "step": 3}, checkpoint_id=folder / "dcp", no_dist=True)
+    return folder / "dcp"
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("write", [as_torch, as_torch_folder, as_safetensors, as_distributed])
+def test_all_forms_give_the_same_digests(write: Any, tmp_path: Path) -> None:
+    found = {name.removeprefix("model."): rest for name, *rest in digests_of(write(tmp_path))}
+    assert set(found) == set(TENSORS)
+    for name, tensor in TENSORS.items():
+        assert found[name] == [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), digest(tensor)]
+
+
+class Bad:
+    def __reduce__(self) -> Any:
+        return exec, ("raise AssertionError('it was run')",)
+
+
+@pytest.mark.parametrize("name", ["last.pt", ".metadata"])
+def test_nothing_that_a_pickle_asks_for_is_run(name: str, tmp_path: Path) -> None:
+    if name == ".metadata":
+        (tmp_path / name).write_bytes(pickle.dumps(Bad()))
+    else:
+        torch.save({"a": Bad()}, tmp_path / name)
+    with pytest.raises(Unreadable):
+        list(digests_of(tmp_path if name == ".metadata" else tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("cut.pt", b"PK\x03\x04"), ("text.bin", b"hello"), ("m.safetensors", b"\0" * 9)]
+)
+def test_what_is_no_checkpoint_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(Unreadable):
+        list(digests_of(tmp_path / name))
+
+
+def test_an_empty_folder_holds_none(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="holds no checkpoint"):
+        list(digests_of(tmp_path))
