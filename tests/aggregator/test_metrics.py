@@ -115,3 +115,20 @@ def test_many_ranks_are_rendered_quickly_and_without_growth_of_families() -> Non
     render(hub)
     assert time.process_time() - began < 2.0  # 0.1 s on an idle core; prometheus-client would take 1.4 s
     assert np.all(loop.state.columns.known[:1000])
+
+
+def test_what_ranks_hold_is_told_as_of_their_newest_step() -> None:
+    hub = hub_with_a_job()
+    (loop,) = hub.loops()
+    loop.state.signals.put(0, "memory/floor", [4, 5], [100.0, 200.0])
+    loop.state.signals.put(1, "memory/device_reserved", [5], [300.0])
+    samples = {
+        (sample.name, sample.labels["rank"], sample.labels.get("use")): sample.value
+        for family in text_string_to_metric_families(render(hub))
+        for sample in family.samples
+        if "memory_floor" in sample.name or "device_memory" in sample.name
+    }
+    assert samples == {
+        ("diagd_rank_memory_floor_bytes", "0", None): 200.0,
+        ("diagd_rank_device_memory_bytes", "1", "reserved"): 300.0,
+    }

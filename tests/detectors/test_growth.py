@@ -38,7 +38,7 @@ def in_large_pieces(rng: np.random.Generator, steps: int) -> Floats:
 def emptied_each_epoch(rng: np.random.Generator, steps: int) -> Floats:
     """Outputs are collected and let go of; the run ends with an epoch."""
     epoch = steps // int(rng.integers(3, 9))
-    filled: Floats = (np.arange(steps) % epoch) * 3 * MIB
+    filled = (np.arange(steps) % epoch).astype(np.float64) * 3 * MIB
     return BASE + filled + noise(rng, steps)
 
 

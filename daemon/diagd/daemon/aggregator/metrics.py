@@ -29,6 +29,19 @@ HOST = {
     "major_faults": "major_faults",
 }
 
+# The newest of a rank's signals: family and, where it has several, the word of the label `use`.
+MEMORY = {
+    "memory/floor": ("memory_floor_bytes", ""),
+    "memory/worker_rss": ("worker_memory_bytes", ""),
+    "memory/available": ("memory_available_bytes", ""),
+    "memory/shm_free": ("shared_memory_free_bytes", ""),
+    "memory/fds": ("open_files", ""),
+    "memory/device_allocated": ("device_memory_bytes", "allocated"),
+    "memory/device_active": ("device_memory_bytes", "active"),
+    "memory/device_reserved": ("device_memory_bytes", "reserved"),
+    "memory/device_retries": ("device_allocator_retries_total", ""),
+}
+
 # Name, type, help; the order in which they are served.
 FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("diagd_build_info", "gauge", "The version of diagd that serves this."),
@@ -83,6 +96,13 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ),
     ("diagd_rank_io_bytes_total", "counter", "Bytes that the rank has read and written."),
     ("diagd_rank_resident_memory_bytes", "gauge", "The rank's resident memory."),
+    ("diagd_rank_memory_floor_bytes", "gauge", "Anonymous memory of the rank after its newest step."),
+    ("diagd_rank_worker_memory_bytes", "gauge", "Anonymous memory of the rank's data workers together."),
+    ("diagd_rank_memory_available_bytes", "gauge", "What the rank's cgroup and machine have left."),
+    ("diagd_rank_shared_memory_free_bytes", "gauge", "Free in the /dev/shm that the rank sees."),
+    ("diagd_rank_open_files", "gauge", "File descriptors that the rank has open."),
+    ("diagd_rank_device_memory_bytes", "gauge", "Device memory by the allocator after the newest step."),
+    ("diagd_rank_device_allocator_retries_total", "counter", "Times that the allocator had to give its cache back."),
     ("diagd_rank_attempt", "gauge", "Elastic restarts before this process."),
     ("diagd_probe_overhead_seconds_total", "counter", "What the probes cost the rank, measured by themselves."),
     ("diagd_aggregator_agents", "gauge", "Agents that are connected."),
@@ -194,6 +214,7 @@ def _add_rank(text: Text, loop: JobLoop, rank: int) -> None:
     text.add("diagd_rank_collectives_in_flight", labels, max(len(detail.operations), 1) if waits else 0)
     text.add("diagd_rank_waiting_seconds", labels, max(state.now_s - c.wait_s[rank], 0) if waits else 0)
     extra = loop.extra.get(rank, {})
+    _add_memory(text, labels, loop, rank)
     _add_operations(text, labels, extra)
     _add_pace(text, labels, extra)
     for thread, column in (("main", c.main_cpu_s), ("other", c.other_cpu_s), ("children", c.children_cpu_s)):
@@ -211,6 +232,13 @@ def _add_operations(text: Text, labels: str, extra: Mapping[str, float]) -> None
     ):
         for (group, name), value in sorted(bounded(_by_group(extra, kind)).items()):
             text.add(family, _operation(labels, group, name), value)
+
+
+def _add_memory(text: Text, labels: str, loop: JobLoop, rank: int) -> None:
+    for name, (family, use) in MEMORY.items():
+        series = loop.state.signals.series(rank, name)
+        if series is not None and len(series):
+            text.add(f"diagd_rank_{family}", f'{labels},use="{use}"' if use else labels, series.values[-1])
 
 
 def _add_pace(text: Text, labels: str, extra: Mapping[str, float]) -> None:
