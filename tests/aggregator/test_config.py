@@ -51,3 +51,13 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DiagdError, match="cannot be read"):
         load({}, [tmp_path / "none.toml"])
+
+
+def test_metrics_are_named_in_a_file_or_as_json_in_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "diagd.toml"
+    path.write_text('[metrics.names]\n"div/q" = "kl"\nscore = ""\n')
+    assert load({}, [path]).metrics.names == {"div/q": "kl", "score": ""}
+    assert load({"DIAGD_METRICS_NAMES": '{"div": "kl"}'}).metrics.names == {"div": "kl"}
+    for wrong in ("kl", '{"div": 3}', '{"div"'):
+        with pytest.raises(DiagdError, match="DIAGD_METRICS_NAMES"):
+            load({"DIAGD_METRICS_NAMES": wrong})

@@ -49,6 +49,7 @@ class Aggregator:
         self.hub = Hub(clock, self._open_job)
         self.grpc = GrpcServer(self.hub, config.host, config.grpc_port)
         self.web = WebServer(self.hub, config.host, config.http_port)
+        self.metric_names: dict[str, str] = {}  # as users log them -> what they are
         self._written: dict[str, int] = {}
 
     def start(self) -> None:
@@ -92,7 +93,9 @@ class Aggregator:
 
     def _open_job(self, job_id: str) -> JobLoop:
         restored = [restored_incident(said) for said in self._store.incidents(job_id)]
-        return JobLoop(job_id, self._judge, restored=restored)
+        loop = JobLoop(job_id, self._judge, restored=restored)
+        loop.state.metric_names = self.metric_names
+        return loop
 
     def _write_reports(self) -> None:
         if not self._config.report_dir:
@@ -136,9 +139,10 @@ def main(argv: Sequence[str] | None = None, make_judge: Callable[[], Judge] = de
     args = vars(_parser().parse_args(argv))
     stop = threading.Event()
     try:
-        config = load(os.environ, args.pop("config")).aggregator
-        config = replace(config, **{name: value for name, value in args.items() if value is not None})
+        settings = load(os.environ, args.pop("config"))
+        config = replace(settings.aggregator, **{name: value for name, value in args.items() if value is not None})
         aggregator = Aggregator(config, make_judge=make_judge)
+        aggregator.metric_names = settings.metrics.names
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -70,7 +70,7 @@ def command(
         names = ", ".join(one.report["job"]["id"] for one in found)
         raise DiagdError(f"the recording holds the jobs {names}", help="choose one with --job NAME", exit_code=2)
     if report is not None:
-        _write(report, chosen[0])
+        write_report_to(report, chosen[0].report)
     for one in chosen:
         click.echo(json.dumps(one.report, indent=2) if as_json else "\n".join(_lines(one)))
     return 1 if any(one.faulty for one in chosen) else 3 if any(one.partial for one in chosen) else 0
@@ -84,21 +84,26 @@ def _lines(found: "Analysis") -> list[str]:
     lines = [line for incident in incidents for line in verdict_lines(incident, colour=colour)]
     count = f"{len(incidents)} fault{'s' * (len(incidents) != 1)} found"
     lines.append(f"{found.headline}: {count if incidents else NO_FAULT}.")
-    return [*lines, *(f"  note: {_printable(note)}." for note in found.report["notes"])]
+    return [*lines, *(f"  note: {printable(note)}." for note in found.report["notes"])]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Names of files and groups come from elsewhere, and must not write to the terminal what they like."""
     return "".join(c if c.isprintable() else "�" for c in text).rstrip(".")
 
 
-def _write(folder: Path, found: "Analysis") -> None:
+def write_report_to(folder: Path, report: dict[str, Any]) -> None:
+    """Write report.json and report.html.
+
+    Raises:
+        DiagdError: The folder cannot be written.
+    """
     from diagd.daemon.aggregator.reporting import write_report
     from diagd.daemon.report.html import write_html
 
     try:
-        write_report(folder, found.report)
-        write_html(found.report, folder / "report.html")
+        write_report(folder, report)
+        write_html(report, folder / "report.html")
     except OSError as exc:
         raise DiagdError(
             f"--report {folder}: cannot be written ({exc.strerror})",

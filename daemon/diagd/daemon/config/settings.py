@@ -1,4 +1,4 @@
-"""The daemon's settings: diagd.toml, then DIAGD_AGENT_* and DIAGD_AGGREGATOR_* over it."""
+"""The daemon's settings: diagd.toml, then DIAGD_AGENT_*, DIAGD_AGGREGATOR_* and DIAGD_METRICS_* over it."""
 
 import difflib
 import tomllib
@@ -38,11 +38,20 @@ class AggregatorConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsConfig:
+    """What the metrics are that scripts log."""
+
+    # As logged -> what it is, such as "kl"; "" for what only has the name of something that is known.
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
     """All sections."""
 
     agent: AgentConfig = field(default_factory=AgentConfig)
     aggregator: AggregatorConfig = field(default_factory=AggregatorConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
 
 def load(environ: Mapping[str, str], paths: Iterable[Path] = ()) -> Config:
@@ -67,7 +76,7 @@ def load(environ: Mapping[str, str], paths: Iterable[Path] = ()) -> Config:
                 key = name.removeprefix(prefix).lower()
                 _check(key, _keys(section), name)
                 values[section][key] = _converted(environ[name], section, key, name, strict=False)
-    return Config(agent=AgentConfig(**values["agent"]), aggregator=AggregatorConfig(**values["aggregator"]))
+    return Config(**{section: _section(section)(**found) for section, found in values.items()})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -79,8 +88,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise DiagdError(f"{path} is no valid TOML: {exc}", exit_code=USAGE) from exc
 
 
-def _section(name: str) -> type[AgentConfig] | type[AggregatorConfig]:
-    return AgentConfig if name == "agent" else AggregatorConfig
+def _section(name: str) -> type[Any]:
+    return {"agent": AgentConfig, "aggregator": AggregatorConfig, "metrics": MetricsConfig}[name]
 
 
 def _keys(section: str) -> dict[str, Any]:
@@ -98,7 +107,9 @@ def _check(key: str, known: Mapping[str, Any], where: str) -> None:
 def _converted(value: object, section: str, key: str, where: str, *, strict: bool) -> object:
     wanted = _keys(section)[key]
     try:
+        if not strict and isinstance(value, str) and wanted is not str and value.lstrip().startswith("{"):
+            return msgspec.json.decode(value, type=wanted)
         return msgspec.convert(value, wanted, strict=strict)
-    except msgspec.ValidationError as exc:
+    except msgspec.MsgspecError as exc:
         default = getattr(_section(section)(), key)
         raise DiagdError(f"{where} is {value!r}: {exc}", help=f"Its default is {default!r}.", exit_code=USAGE) from exc

@@ -220,6 +220,7 @@ class Watch:
             hang_after_s=options.hang_after_s,
             record=self._record_entry if self._record is not None else None,
         )
+        loop.state.metric_names = self._config.metrics.names
         hub.add(loop)
         self._restore_run(loop)
         self.announcer.restore(loop.book.incidents)

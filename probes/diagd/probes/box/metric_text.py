@@ -63,7 +63,9 @@ class Line(NamedTuple):
     values: list[Value]
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
+    """What the numbers of all lines of one form are; the pieces of a line are texts and numbers by turns."""
+
     names: tuple[tuple[int, str, bool], ...]  # place of the number, its metric, whether it may be rounded
     step: int  # place of the step's number, -1 none
     nested: bool  # objects within objects: to be read as JSON, where it is JSON
@@ -73,10 +75,21 @@ class Reader:
     """Reads lines; remembers their forms."""
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[str, ...], _Form] = {}
+        self._forms: dict[tuple[str, ...], Form] = {}
 
     def read(self, line: str) -> Line | None:
         """What the line says; None where that is nothing."""
+        found = self.form_of(line)
+        if found is None:
+            return None
+        form, pieces = found
+        said = _from_json(line) if form.nested else None
+        if said is not None or not form.names:
+            return said
+        return _filled(form, pieces)
+
+    def form_of(self, line: str) -> tuple[Form, list[str]] | None:
+        """The form and the pieces of a line; None where it has no number, or is too long."""
         if len(line) > MAX_LINE:
             return None
         if "\x1b" in line:
@@ -92,22 +105,20 @@ class Reader:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
             form = self._forms[key] = _form(key)
-        said = _from_json(line) if form.nested else None
-        if said is not None or not form.names:
-            return said
-        return _filled(form, pieces)
+        return form, pieces
 
 
-def _filled(form: _Form, pieces: list[str]) -> Line:
+def step_of(text: str) -> int | None:
+    """A step as it is printed; None where it is no whole number."""
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+def _filled(form: Form, pieces: list[str]) -> Line:
     values = []
     for place, name, rounded in form.names:
         text = pieces[place]
         values.append(Value(name, float(text), decimals_of(text) if rounded else None))
-    step = None
-    if form.step >= 0:
-        text = pieces[form.step]
-        step = int(text) if text.isdecimal() and len(text) < 16 else None
-    return Line(step, values)
+    return Line(step_of(pieces[form.step]) if form.step >= 0 else None, values)
 
 
 def decimals_of(text: str) -> int | None:
@@ -118,7 +129,7 @@ def decimals_of(text: str) -> int | None:
     return len(after) if len(after) <= _EXACT_DECIMALS else None
 
 
-def _form(texts: tuple[str, ...]) -> _Form:
+def _form(texts: tuple[str, ...]) -> Form:
     """Which number is what, from the texts around them."""
     nested = texts[0].lstrip().startswith("{") and sum(text.count("{") for text in texts) > 1
     names: list[tuple[int, str, bool]] = []
@@ -132,7 +143,7 @@ def _form(texts: tuple[str, ...]) -> _Form:
         elif name and plain not in seen and len(names) < MAX_VALUES:
             seen.add(plain)
             names.append((2 * number + 1, name, not exact))
-    return _Form(tuple(names), step, nested)
+    return Form(tuple(names), step, nested)
 
 
 def _name(before: str, after: str) -> tuple[str, bool]:

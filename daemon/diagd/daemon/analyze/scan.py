@@ -1,0 +1,223 @@
+"""Metrics that training has left in files, judged by the live road's detectors as if they came now.
+
+They are fed in the order of their steps and judged again and again, so that what came and went is found too. Of a run
+with more samples than can be judged so, every second, third, … sample is fed, and all those that are far off or not
+finite.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diagd.daemon.aggregator.loop import Judge, default_judge
+from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.artifacts.columns import Floats, Ints, Key
+from diagd.daemon.artifacts.merging import Notes, merged
+from diagd.daemon.artifacts.reading import Reading
+from diagd.daemon.artifacts.sources import RunFiles, runs_of
+from diagd.daemon.artifacts.stepping import Stretch
+from diagd.daemon.errors import DiagdError
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.ranks import rank_ranges
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.metrics_names import PREFIX
+from diagd.daemon.state.model import Detail, Facts
+
+USAGE = 2
+FED = 30_000  # samples of one metric that are fed in all
+FIRST, MOST = 16, 32
+LEAST = 10  # samples of a run that is spoken of where there are others
+FAR = 8.0  # robust deviations: such samples are always fed
+SILENT = ("training.", "numerics.", "precision.", "divergence.", "memory.")  # of the rest nothing is known
+_SIGMA = 1.4826
+_TICK_S = 1.0  # between two judgements on the clock that incidents are told
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Scanned:
+    """One run's report."""
+
+    report: dict[str, Any]
+    headline: str
+    partial: bool  # something of it could not be read
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a fault was found, also one that was over in the end."""
+        return any(i["peak_severity"] != "info" for i in self.report["incidents"])
+
+
+def scan(
+    paths: Sequence[Path], *, names: Mapping[str, str] | None = None, progress: Progress = lambda done, of: None
+) -> list[Scanned]:
+    """Judge each run that the files hold.
+
+    Args:
+        names: The user's own table of metrics, see `state.metrics_names`.
+        progress: Told bytes read, and bytes in all.
+
+    Raises:
+        DiagdError: There is no such file, or no metric in them.
+    """
+    for path in paths:
+        if not path.exists():
+            raise DiagdError(f"{path}: there is no such file or folder", help=_HELP, exit_code=USAGE)
+    runs, problems = runs_of(paths)
+    total, done = sum(run.size for run in runs), 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(min(done, total), total)
+
+    found: list[Scanned] = []
+    with Reading(total) as reading:
+        for run in runs:
+            found += _run(run, reading, names or {}, told)
+    progress(total, total)
+    if not found:
+        said = [f"{path} {why}" for path, why in problems.items()]
+        raise DiagdError(f"{paths[0]}: holds no metrics", help="\n".join([_HELP, *said[:5]]), exit_code=USAGE)
+    for path, why in problems.items():
+        found[0].report["notes"].append(f"{path} {why}")
+        found[0].partial = True
+    return found
+
+
+_HELP = "name a log, a .jsonl or .csv of metrics, an event file, a trainer_state.json, a .wandb file, or their folder"
+
+
+def _run(run: RunFiles, reading: Reading, names: Mapping[str, str], told: Callable[[int], None]) -> list[Scanned]:
+    """The runs in the files of one: a file may have been written by several, one after the other."""
+    notes = Notes()
+    feeds: list[_Feed] = []
+    newest_s = max((source.path.stat().st_mtime for stream in run.streams for source in stream), default=0.0)
+    try:
+        for stretch in merged(run.streams, reading, notes, told):
+            if not feeds or stretch.run != feeds[-1].run:
+                feeds.append(_Feed(run.name, stretch.run, newest_s, names))
+            feeds[-1].take(stretch)
+    except OSError as exc:
+        notes.broken[run.name] = f"not readable to its end ({exc.strerror or exc})"
+    feeds = [feed for feed in feeds if feed.longest >= LEAST] or feeds[-1:]
+    for number, feed in enumerate(feeds, 1):
+        feed.end()
+        if len(feeds) > 1:
+            feed.state.job_id = f"{run.name} (run {number} of {len(feeds)})"
+    return [feed.scanned(notes if feed is feeds[0] else Notes()) for feed in feeds]
+
+
+@dataclass(slots=True)
+class _Feed:
+    """One run: takes its stretches in order, and judges."""
+
+    name: str
+    run: int
+    newest_s: float
+    names: Mapping[str, str]
+    state: JobState = field(init=False)
+    judge: Judge = field(init=False)
+    book: Any = field(init=False)
+    longest: int = 0  # samples of the metric that has the most
+    _since: int = 0  # of those, since the last judgement
+    _counts: dict[Key, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = JobState(job_id=self.name, metric_names=self.names, now_s=self.newest_s)
+        self.state.started_s = self.newest_s
+        self.judge = default_judge()
+        self.book = self.judge.make_book([])
+
+    def take(self, stretch: Stretch) -> None:
+        """The next samples."""
+        most = max(len(steps) for steps, _ in stretch.samples.values())
+        every = max(1, math.ceil(most / stretch.share / FED))
+        for key, decimals in stretch.decimals.items():
+            if key in stretch.samples:
+                self.state.signals.put_fact(key[0], PREFIX + key[1], 0, f"decimals {decimals}")
+        for part in self._windows({key: _thinned(*found, every) for key, found in stretch.samples.items()}):
+            self._put(part)
+
+    def _windows(self, samples: dict[Key, tuple[Ints, Floats]]) -> Iterator[dict[Key, tuple[Ints, Floats]]]:
+        """The samples between two judgements, by the steps of the metric that has the most."""
+        lead = max(samples, key=lambda key: len(samples[key][0]))
+        steps, at = samples[lead][0], 0
+        begins = dict.fromkeys(samples, 0)
+        while at < len(steps):
+            at = min(at + self._window(), len(steps))
+            last = at == len(steps)
+            ends = {
+                key: len(s) if last else int(np.searchsorted(s, steps[at - 1], side="right"))
+                for key, (s, _) in samples.items()
+            }  # fmt: skip
+            yield {
+                key: (s[begins[key] : ends[key]], v[begins[key] : ends[key]]) for key, (s, v) in samples.items()
+            }  # fmt: skip
+            begins = ends
+
+    def _window(self) -> int:
+        return int(np.clip(self.longest // FIRST, FIRST, MOST))
+
+    def _put(self, samples: dict[Key, tuple[Ints, Floats]]) -> None:
+        steps: dict[int, int] = {}
+        for (rank, name), (places, values) in samples.items():
+            if len(places):
+                self.state.signals.put(rank, PREFIX + name, places, values)
+                self._counts[rank, name] = self._counts.get((rank, name), 0) + len(places)
+                steps[rank] = max(steps.get(rank, 0), int(places[-1]))
+        longest = max(self._counts.values(), default=0)
+        self._since += longest - self.longest
+        self.longest = longest
+        for rank, step in steps.items():
+            before = int(self.state.columns.step[rank]) if rank in self.state.details else -1
+            facts = Facts(rank, phase="other", step=max(step, before))
+            self.state.apply([facts], [Detail(rank)] if before < 0 else [], self.state.now_s)
+        if self._since >= self._window():
+            self._judge()
+
+    def _judge(self) -> None:
+        self._since = 0
+        self.state.tick(self.state.now_s + _TICK_S)
+        found = [finding for finding in self.judge.detect(self.state) if finding.kind.startswith(SILENT)]
+        self.book.update(found, self.state)
+
+    def end(self) -> None:
+        """There are no more: judge twice, as what is not proven must be found again."""
+        self._judge()
+        self._judge()
+
+    def scanned(self, notes: Notes) -> Scanned:
+        """The report."""
+        incidents: list[Incident] = list(self.book.incidents)
+        for incident in incidents:  # when a step was is not known
+            incident.opened_s = self.newest_s
+            incident.resolved_s = self.newest_s if incident.resolved_s is not None else None
+        report = job_report(self.state, incidents)
+        for row in report["ranks"]:
+            row["last_seen_at"] = self.newest_s
+        report["notes"] = [*notes.lines(), *report["notes"]]
+        names = {name for _, name in self._counts}
+        last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
+        count = f"{len(names)} metric{'s' * (len(names) != 1)}"
+        headline = f"{self.state.job_id}: {count} up to step {last} of {rank_ranges(self.state.ranks(), named=True)}"
+        return Scanned(report, headline, bool(notes.broken))
+
+
+def _thinned(steps: Ints, values: Floats, every: int) -> tuple[Ints, Floats]:
+    """Every so many-th sample, and all that are far from the rest or not finite."""
+    if every <= 1 or len(values) <= FIRST:
+        return steps, values
+    kept = np.arange(len(values)) % every == 0
+    with np.errstate(all="ignore"), suppress(ValueError):
+        finite = values[np.isfinite(values)]
+        middle = np.median(finite) if len(finite) else 0.0
+        spread = _SIGMA * np.median(np.abs(finite - middle)) if len(finite) else 0.0
+        kept |= ~(np.abs(values - middle) <= FAR * max(spread, 1e-12))
+    return steps[kept], values[kept]

@@ -1,0 +1,1 @@
+"""What training leaves behind (logs, tables, event files), as columns of metrics."""

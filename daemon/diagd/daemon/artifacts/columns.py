@@ -1,0 +1,69 @@
+"""Metrics of one piece of a file, as columns: the form in which they travel between processes."""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_STEP = -1
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Key = tuple[int, str]  # rank, metric as logged
+
+
+class Column:
+    """One metric's samples: the line of each, its step there (NO_STEP: none), its value."""
+
+    __slots__ = ("decimals", "lines", "steps", "values")
+
+    def __init__(self) -> None:
+        self.lines = array("q")
+        self.steps = array("q")
+        self.values = array("d")
+        self.decimals = -1  # to how many it is printed; -1 exact
+
+    def add(self, line: int, step: int, value: float) -> None:
+        """One more.
+
+        Raises:
+            OverflowError: The value is an int beyond all floats; nothing was added.
+        """
+        self.values.append(value)
+        self.lines.append(line)
+        self.steps.append(step)
+
+    def arrays(self) -> tuple[Ints, Ints, Floats]:
+        """Lines, steps and values."""
+        return (
+            np.frombuffer(self.lines, np.int64), np.frombuffer(self.steps, np.int64),
+            np.frombuffer(self.values, np.float64),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Piece:
+    """What a piece of a file holds."""
+
+    columns: dict[Key, Column] = field(default_factory=dict)
+    lines: int = 0
+    read: int = 0  # bytes
+    skipped: dict[str, int] = field(default_factory=dict)  # why -> how many lines
+    stopped: str = ""  # why nothing behind it can be read; empty: it can
+
+    def column(self, rank: int, name: str) -> Column:
+        """A metric's column, new where there is none."""
+        found = self.columns.get((rank, name))
+        if found is None:
+            found = self.columns[rank, name] = Column()
+        return found
+
+    def skip(self, why: str) -> None:
+        """Count a line that could not be read."""
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+    def put(self, rank: int, step: int | None, values: Iterable[tuple[str, float]]) -> None:
+        """Take what one line, record or event says."""
+        for name, value in values:
+            self.column(rank, name).add(self.lines, NO_STEP if step is None else step, value)

@@ -1,0 +1,191 @@
+"""Puts the samples of a stream on one counter of training steps, and tells where one run ends and the next begins.
+
+The metric with the most samples leads: where its step goes back, that is the next epoch of a counter that begins anew
+with each, a restart from a checkpoint that repeats steps, or another run in the same file. All other samples of the
+stream take their place from the line at which they stand.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diagd.daemon.artifacts.columns import NO_STEP, Column, Floats, Ints, Key, Piece
+
+EPOCHS = frozenset({"epoch", "ep", "train epoch", "train_epoch", "current_epoch", "epochs"})
+_LOST = 0.25  # of all steps that go back: then they are no counter
+_AROUND = 5  # samples that show a level
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Samples of one run, by metric: steps that never fall, and values."""
+
+    run: int  # the stream's first, second, … from 0
+    samples: dict[Key, tuple[Ints, Floats]]
+    decimals: Mapping[Key, int]
+    share: float = 1.0  # of all bytes of its stream, that the samples have come from
+
+    @property
+    def last_step(self) -> int:
+        """The last of all; -1 without samples."""
+        return max((int(steps[-1]) for steps, _ in self.samples.values() if len(steps)), default=-1)
+
+
+@dataclass(slots=True)
+class _Counter:
+    """Where the leading metric stands."""
+
+    base: int = 0
+    gap: int = 1  # between its last two steps
+    first: int = NO_STEP  # of the present cycle
+    last: int = NO_STEP  # as it is in the file
+    top: int = -1  # on the common counter
+    count: int = 0
+    epoch: float | None = None  # at the beginning of the cycle
+    level: float = float("nan")  # that the run began at
+    recent: list[float] = field(default_factory=list)
+
+
+class Stepping:
+    """One stream's."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._run = 0
+        self._counter = _Counter()
+        self._lead: Key | None = None
+        self._epoch: float | None = None
+        self._before = 0, 0  # run and place before the piece
+        self._ordinals: dict[Key, int] = {}
+
+    def stretches(self, piece: Piece) -> Iterator[Stretch]:
+        """The piece's samples, in as many stretches as it holds runs."""
+        decimals = {key: column.decimals for key, column in piece.columns.items() if column.decimals >= 0}
+        lead = self._choose(piece.columns)
+        if lead is None:
+            yield self._by_count(piece, decimals)
+            return
+        lines, places, runs = self._placed(*piece.columns[lead].arrays(), self._epochs(piece.columns))
+        for run in dict.fromkeys([*runs.tolist(), self._run]) if len(runs) else [self._run]:
+            samples = {
+                key: found for key, column in piece.columns.items()
+                if len((found := self._own(column, lines, places, runs, run))[0])
+            }  # fmt: skip
+            if samples:
+                yield Stretch(run, samples, decimals)
+
+    def _choose(self, columns: Mapping[Key, Column]) -> Key | None:
+        stepped = {key: len(c.values) for key, c in columns.items() if any(step >= 0 for step in c.steps[:50])}
+        if not stepped:
+            return None
+        most = max(stepped, key=lambda key: (stepped[key], key[1].lower() not in EPOCHS))
+        if self._lead in stepped and stepped[self._lead] >= 0.5 * stepped[most]:
+            return self._lead
+        self._lead = most
+        return most
+
+    def _epochs(self, columns: Mapping[Key, Column]) -> tuple[Ints, Floats]:
+        key = next((key for key in columns if key[1].lower() in EPOCHS), None)
+        if key is None:
+            return np.zeros(0, np.int64), np.zeros(0)
+        lines, _, values = columns[key].arrays()
+        return lines, values
+
+    def _placed(self, lines: Ints, steps: Ints, values: Floats, epochs: tuple[Ints, Floats]) -> tuple[Ints, Ints, Ints]:
+        """Lines of the leading metric, their places on the common counter (NO_STEP: a repetition), and their runs."""
+        known = steps >= 0
+        lines, steps, values = lines[known], steps[known], values[known]
+        counter = self._counter
+        self._before = self._run, max(counter.top, 0)
+        previous = np.concatenate([[counter.last if counter.last >= 0 else steps[0]], steps[:-1]])
+        back = np.flatnonzero(steps < previous)
+        if len(back) > _LOST * len(steps) and len(steps) > 4:
+            self._note("its steps go back and forth: samples are counted instead")
+            steps = counter.top + 1 + np.arange(len(steps))
+            back = back[:0]
+        places, runs = np.empty(len(steps), np.int64), np.empty(len(steps), np.int64)
+        for begin, end in zip([0, *back.tolist()], [*back.tolist(), len(steps)], strict=True):
+            if end > begin:
+                if begin in back:
+                    self._goes_back(int(steps[begin]), values[begin : begin + _AROUND], _at(epochs, lines[begin]))
+                self._cycle(steps[begin:end], values[begin:end], places[begin:end], _at(epochs, lines[begin]))
+                runs[begin:end] = self._run
+        return lines, places, runs
+
+    def _cycle(self, steps: Ints, values: Floats, places: Ints, epoch: float | None) -> None:
+        """A stretch in which the step never falls."""
+        counter = self._counter
+        if counter.first == NO_STEP:
+            counter.first, counter.epoch = int(steps[0]), epoch if epoch is not None else self._epoch
+        if counter.count < _AROUND:
+            counter.level = float(np.median(values[:_AROUND]))
+        places[:] = np.where(steps + counter.base < counter.top, NO_STEP, steps + counter.base)
+        rises = np.diff(steps)
+        if rises.any():
+            counter.gap = int(rises[rises > 0][-1])
+        counter.last, counter.count = int(steps[-1]), counter.count + len(steps)
+        counter.top = max(counter.top, counter.last + counter.base)
+        counter.recent = [*counter.recent, *values[-_AROUND:].tolist()][-_AROUND:]
+        self._epoch = epoch if epoch is not None else self._epoch
+
+    def _goes_back(self, step: int, values: Floats, epoch: float | None) -> None:
+        counter = self._counter
+        new_cycle = step <= counter.first + 2 * counter.gap
+        if new_cycle and self._continues(values, epoch):
+            counter.base += counter.last + counter.gap - step
+            counter.first = NO_STEP
+        elif new_cycle:
+            self._run += 1
+            self._counter = _Counter()
+        else:
+            self._note(f"goes back from step {counter.last} to {step}: a restart; what it repeats is left out")
+
+    def _continues(self, values: Floats, epoch: float | None) -> bool:
+        """Whether the run goes on where its counter begins anew: by the epoch, else by the metric's level."""
+        counter = self._counter
+        if epoch is not None and counter.epoch is not None:
+            return epoch > counter.epoch
+        now, before = float(np.median(values)), float(np.median(counter.recent))
+        return abs(now - before) < abs(now - counter.level)
+
+    def _own(self, column: Column, lines: Ints, places: Ints, runs: Ints, run: int) -> tuple[Ints, Floats]:
+        """A metric's samples in one run, each at the leading metric's place by its line."""
+        mine, _, values = column.arrays()
+        at = np.searchsorted(lines, mine, side="right") - 1
+        steps, whose = places[np.maximum(at, 0)], runs[np.maximum(at, 0)]
+        if len(at) and at[0] < 0:
+            steps, whose = np.where(at < 0, self._before[1], steps), np.where(at < 0, self._before[0], whose)
+        kept = (steps >= 0) & (whose == run)
+        steps, values = steps[kept], values[kept]
+        if len(steps) > 1:  # a progress bar shows the same again and again
+            fresh = np.concatenate([[True], (np.diff(steps) != 0) | ~_same(values)])
+            steps, values = steps[fresh], values[fresh]
+        return steps, values
+
+    def _by_count(self, piece: Piece, decimals: Mapping[Key, int]) -> Stretch:
+        """Without steps the samples are counted."""
+        samples = {}
+        for key, column in piece.columns.items():
+            first = self._ordinals.get(key, 1)
+            self._ordinals[key] = first + len(column.values)
+            samples[key] = first + np.arange(len(column.values)), column.arrays()[2]
+        return Stretch(self._run, samples, decimals)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < 8:
+            self.notes.append(text)
+
+
+def _at(epochs: tuple[Ints, Floats], line: int) -> float | None:
+    """The epoch at a line."""
+    at = int(np.searchsorted(epochs[0], line, side="right")) - 1
+    return float(epochs[1][at]) if at >= 0 else None
+
+
+def _same(values: Floats) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Which of the values, from the second on, are those before them; NaN is NaN."""
+    pair: np.ndarray[tuple[int], np.dtype[np.bool_]] = (values[1:] == values[:-1]) | (
+        np.isnan(values[1:]) & np.isnan(values[:-1])
+    )
+    return pair

@@ -1,0 +1,105 @@
+"""`diagd scan`."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from diagd.daemon.cli.analyze import printable, write_report_to
+from diagd.daemon.errors import DiagdError
+
+if TYPE_CHECKING:
+    from diagd.daemon.analyze.scan import Scanned
+
+NO_FAULT = "no fault found"
+_EVERY_S = 5.0  # a line of progress where no terminal shows it
+
+
+@click.command("scan", short_help="Say from logs and metrics what is wrong with a training.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
+@click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write report.json and report.html to this folder.",
+)
+@click.option("--job", metavar="NAME", help="Of several runs, this one alone.")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="diagd.toml, for its [metrics] names.",
+)
+def command(
+    paths: tuple[Path, ...], as_json: bool, report: Path | None, job: str | None, config: tuple[Path, ...]
+) -> int:
+    """Say what is wrong with a training, from what it has logged; it need not run any more, nor have run under diagd.
+
+    \b
+    PATH is one of, or a folder of:
+      logs as they were printed (also with progress bars, colours, several ranks; .gz)
+      a JSON object a line, or a CSV
+      TensorBoard's event files
+      transformers' trainer_state.json
+      a wandb run that was made offline
+
+    Files of one folder that belong together are one run. What cannot be read is passed over, and said.
+
+    \b
+    Exit code: 0 no fault found; 1 a fault was found; 2 no metrics; 3 no fault found, and not all could be read.
+    """
+    from diagd.daemon.analyze.scan import scan
+    from diagd.daemon.config.settings import load
+
+    names = load(os.environ, config).metrics.names
+    found = scan(paths, names=names, progress=_Progress())
+    chosen = [one for one in found if job in (None, one.report["job"]["id"])]
+    if not chosen or (len(chosen) > 1 and (as_json or report)):
+        known = ", ".join(one.report["job"]["id"] for one in found)
+        raise DiagdError(f"there are the runs {known}", help="choose one with --job NAME", exit_code=2)
+    if report is not None:
+        write_report_to(report, chosen[0].report)
+    for one in chosen:
+        click.echo(json.dumps(one.report, indent=2) if as_json else "\n".join(_lines(one)))
+    return 1 if any(one.faulty for one in chosen) else 3 if any(one.partial for one in chosen) else 0
+
+
+def _lines(found: "Scanned") -> list[str]:
+    from diagd.daemon.report.text import verdict_lines
+
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    incidents = found.report["incidents"]
+    lines = [line for incident in incidents for line in verdict_lines(incident, colour=colour)]
+    faults = sum(incident["peak_severity"] != "info" for incident in incidents)
+    lines.append(f"{printable(found.headline)}: {_count(faults, len(incidents) - faults)}.")
+    return [*lines, *(f"  note: {printable(note)}." for note in found.report["notes"])]
+
+
+def _count(faults: int, notices: int) -> str:
+    found = f"{faults} fault{'s' * (faults != 1)} found" if faults else NO_FAULT
+    return found + (f", {notices} thing{'s' * (notices != 1)} worth knowing" if notices else "")
+
+
+class _Progress:
+    """On standard error: one line that counts up on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._said_s = time.monotonic()
+        self._shown = False
+
+    def __call__(self, done: int, of: int) -> None:
+        now_s = time.monotonic()
+        if done >= of:
+            if self._terminal and self._shown:
+                click.echo("\r\033[K", nl=False, err=True)
+        elif now_s - self._said_s >= (0.2 if self._terminal else _EVERY_S):
+            self._said_s, self._shown = now_s, True
+            text = f"diagd: read {done / 1e6:,.0f} of {of / 1e6:,.0f} MB"
+            click.echo(f"\r{text}" if self._terminal else text, nl=not self._terminal, err=True)

@@ -1,0 +1,174 @@
+"""`diagd scan`: verdicts from what training has logged."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.artifacts import written
+
+from diagd.daemon.analyze import scan as scanning
+from diagd.daemon.analyze.scan import Scanned, scan
+from diagd.daemon.cli.main import main
+from diagd.daemon.errors import DiagdError
+
+Loss = Callable[[int], float]
+
+
+def noise(step: int) -> float:
+    return random.Random(step).gauss(0.0, 1.0)
+
+
+def healthy(step: int) -> float:
+    return 0.4 + 3.0 / (1 + step / 40) * (1 + 0.03 * noise(step))
+
+
+def spiked(step: int) -> float:
+    return healthy(step) * (60 if 150 <= step < 156 else 1)
+
+
+def diverged(step: int) -> float:
+    return healthy(step) if step < 200 else 0.5 * 1.08 ** (step - 200)
+
+
+def lines(loss: Loss, steps: int = 300) -> str:
+    said = (
+        f"step {s}/{steps} | loss {loss(s):.4f} | grad_norm {1 + 0.1 * noise(-s):.3f} | lr 3e-4\n" for s in range(steps)
+    )
+    return "".join(said)
+
+
+def records(loss: Loss, steps: int = 300) -> str:
+    made = ({"step": s, "loss": loss(s), "grad_norm": 1 + 0.1 * noise(-s), "lr": 3e-4} for s in range(steps))
+    return "".join(json.dumps(record) + "\n" for record in made)
+
+
+def table(loss: Loss, steps: int = 300) -> str:
+    rows = (f"{s},{loss(s)},{1 + 0.1 * noise(-s)},0.0003\n" for s in range(steps))
+    return "step,loss,grad_norm,lr\n" + "".join(rows)
+
+
+def kinds(found: Scanned) -> set[str]:
+    return {i["kind"] for i in found.report["incidents"] if i["peak_severity"] != "info"}
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.log", lines), ("a.jsonl", records), ("a.csv", table)])
+def test_a_loss_that_leaves_is_found_in_a_file_of_any_kind(
+    tmp_path: Path, name: str, write: Callable[[Loss], str]
+) -> None:
+    (tmp_path / name).write_text(write(diverged))
+    (found,) = scan([tmp_path / name])
+    assert "training.loss_divergence" in kinds(found)
+    assert found.faulty
+    assert found.report["schema"] == "diagd.report/1"
+
+
+def test_a_loss_that_leaves_is_found_in_event_files_and_wandb_runs(tmp_path: Path) -> None:
+    scalars = [written.event(s, written.scalar("train/loss", diverged(s))) for s in range(300)]
+    written.event_file(tmp_path / "events.out.tfevents.1", scalars)
+    written.wandb_file(tmp_path / "run-1.wandb", ({"train/loss": diverged(s)} for s in range(300)))
+    for name in ("events.out.tfevents.1", "run-1.wandb"):
+        (found,) = scan([tmp_path / name])
+        assert kinds(found) == {"training.loss_divergence"}
+
+
+def test_a_spike_that_came_and_went_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(lines(spiked, 600))
+    (found,) = scan([tmp_path / "a.log"])
+    assert kinds(found) == {"training.loss_spike"}
+    (spike,) = (i for i in found.report["incidents"] if i["kind"] == "training.loss_spike")
+    assert 150 <= spike["step"] < 156
+
+
+@pytest.mark.parametrize("steps", [12, 300, 3000])
+def test_a_healthy_run_is_nothing_to_speak_of(tmp_path: Path, steps: int) -> None:
+    for name, write in (("a.log", lines), ("b.jsonl", records), ("c.csv", table)):
+        (tmp_path / name).write_text(write(healthy, steps))
+    assert [kinds(found) for found in scan([tmp_path / n for n in ("a.log", "b.jsonl", "c.csv")])] == [set()]
+
+
+def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "FED", 500)
+    (tmp_path / "a.csv").write_text(table(lambda s: healthy(s) * (60 if 2503 <= s < 2508 else 1), 5000))
+    fed: list[int] = []
+    put = scanning._Feed._put
+
+    def counting(feed: Any, samples: Any) -> None:
+        fed.append(len(samples[0, "loss"][0]))
+        put(feed, samples)
+
+    monkeypatch.setattr(scanning._Feed, "_put", counting)
+    (found,) = scan([tmp_path / "a.csv"])
+    assert sum(fed) <= 1000  # every tenth, and the first ones, from which the loss falls
+    assert kinds(found) == {"training.loss_spike"}
+
+
+def test_two_runs_in_one_file_are_judged_by_themselves(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(records(healthy) + records(diverged))
+    one, two = scan([tmp_path / "a.jsonl"])
+    assert (kinds(one), kinds(two)) == (set(), {"training.loss_divergence"})
+    assert two.report["job"]["id"] == "a.jsonl (run 2 of 2)"
+
+
+def test_each_run_of_a_folder_has_a_report(tmp_path: Path) -> None:
+    for name, loss in (("one", healthy), ("two", diverged)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.jsonl").write_text(records(loss))
+    assert [(found.report["job"]["id"], found.faulty) for found in scan([tmp_path])] == [
+        ("m.jsonl", False),
+        ("m.jsonl", True),
+    ]
+
+
+def test_the_users_own_names_count(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(records(diverged).replace('"loss"', '"badness"'))
+    assert [kinds(found) for found in scan([tmp_path])] == [set()]
+    assert [kinds(found) for found in scan([tmp_path], names={"badness": "loss"})] == [{"training.loss_divergence"}]
+
+
+def test_nothing_to_scan_is_an_error_that_says_what_would_be(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("hello\n")
+    with pytest.raises(DiagdError, match="holds no metrics") as wrong:
+        scan([tmp_path / "a.log"])
+    assert "event file" in wrong.value.help
+    with pytest.raises(DiagdError, match="no such file"):
+        scan([tmp_path / "none"])
+
+
+def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(lines(healthy))
+    told: list[tuple[int, int]] = []
+    scan([tmp_path], progress=lambda done, of: told.append((done, of)))
+    size = (tmp_path / "a.log").stat().st_size
+    assert told[-1] == (size, size)
+    assert told == sorted(told)
+
+
+def test_the_command_says_what_it_found_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad, cut = tmp_path / "good.log", tmp_path / "bad.log", tmp_path / "events.out.tfevents.1"
+    good.write_text(lines(healthy))
+    bad.write_text(lines(diverged))
+    written.event_file(cut, [written.event(s, written.scalar("loss", healthy(s))) for s in range(300)])
+    cut.write_bytes(cut.read_bytes()[:-3])
+    assert [main(["scan", str(path)]) for path in (good, bad, cut, tmp_path / "none")] == [0, 1, 3, 2]
+    said = capsys.readouterr()
+    assert "good.log: 3 metrics up to step 299 of rank 0: no fault found." in said.out
+    assert "training.loss_divergence" in said.out
+    assert "events.out.tfevents.1 is cut off" in said.out
+    assert "no such file" in said.err
+
+
+def test_the_report_is_printed_or_written_for_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "in" / name).write_text(table(diverged))
+    assert main(["scan", str(tmp_path / "in"), "--json"]) == 2
+    assert "a.csv, b.csv" in capsys.readouterr().err
+    command = ["scan", str(tmp_path / "in"), "--json", "--job", "b.csv", "--report", str(tmp_path / "out")]
+    assert main(command) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((tmp_path / "out/report.json").read_text())
+    assert report["job"]["id"] == "b.csv"
+    assert "loss" in (tmp_path / "out/report.html").read_text()
