@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
-from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.origins import gradients
 from diagd.daemon.detectors.parting import How, Parted, model_of, parted
@@ -76,6 +75,7 @@ def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
     for (depth, kind, model, how, culprits), parts in sorted(groups.items(), key=lambda item: item[0][0]):
         if told.setdefault(culprits, depth) < depth:
             continue  # what differs because the weights do
+        told.setdefault(parts[0].minority, depth)
         yield _finding(kind, model, how, culprits, parts)
 
 
@@ -114,12 +114,11 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     names = _KEPT.get(found[0].kind, "") + names
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     first = found[0]
-    _, tie = minority(first.classes)
     when = f"since step {first.since}" if first.since else "from before the first step"
     if how is How.CHANGED and first.entry.agreement.last_equal >= 0:
         when += f" (equal at step {first.entry.agreement.last_equal})"
-    others = sorted(set(first.classes[0]) - set(culprits))
-    if tie:
+    others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
+    if first.is_tie:
         text = (
             f"{words.ranks_text(culprits)} hold different values in {names}{more}, {when}; no side is in the majority"
         )

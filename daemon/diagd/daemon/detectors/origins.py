@@ -6,6 +6,7 @@ weights that have parted are looked at, and they count only where they differed 
 
 from collections.abc import Sequence
 
+from diagd.daemon.detectors import words
 from diagd.daemon.detectors.factors import factor, norm
 from diagd.daemon.detectors.parting import How, Parted, model_of
 from diagd.daemon.state.job import JobState
@@ -70,26 +71,26 @@ def _judged(
     names = [one.entry.name for one in weights if any(at == step for at, _ in _parts(given.get(one.entry.name)))]
     by = factor(state, names, classes, step)
     if by:
-        return Parted(gradient, KIND, How.CLIPPED, weight.sure, step, classes, by)
+        return Parted(gradient, KIND, How.CLIPPED, True, step, classes, by)
     if seen.last_equal == NONE or (seen.last_equal < step and step <= 2):
         return Parted(gradient, KIND, How.UNREDUCED, weight.sure, step, classes)
     alone = all(len(alike) == 1 for alike in classes)
     if alone and seen.last_equal < step and len(before) > 1:
         return Parted(gradient, KIND, How.STOPPED, weight.sure, step, classes)
-    return Parted(gradient, KIND, How.LOST, weight.sure, step, _without_zeros(state, gradient.name, step, classes))
+    odd = _all_zeros(state, gradient.name, step, classes)
+    said = f"on {words.ranks_text(odd)} it was all zeros" if odd else ""
+    return Parted(gradient, KIND, How.LOST, weight.sure, step, classes, said, odd)
 
 
 def _parts(entry: Entry | None) -> list[tuple[int, list[list[int]]]]:
     return entry.agreement.parts if entry is not None else []
 
 
-def _without_zeros(state: JobState, name: str, step: int, classes: list[list[int]]) -> list[list[int]]:
-    """On a tie, ranks whose gradient was nothing but zeros are the odd ones."""
-    if len(classes) < 2 or len(classes[0]) > len(classes[1]):
-        return classes
-    zero = [rank for alike in classes for rank in alike if norm(state, rank, name, step) == 0.0]
-    rest = [rank for alike in classes for rank in alike if rank not in zero]
-    return [rest, zero] if zero and rest else classes
+def _all_zeros(state: JobState, name: str, step: int, classes: list[list[int]]) -> tuple[int, ...]:
+    """The ranks whose gradient was nothing but zeros, where others' was not: they are the odd ones, on a tie too."""
+    ranks = sorted(rank for alike in classes for rank in alike)
+    zero = tuple(rank for rank in ranks if norm(state, rank, name, step) == 0.0)
+    return zero if len(zero) < len(ranks) else ()
 
 
 def _by_moments(

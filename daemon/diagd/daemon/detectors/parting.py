@@ -40,6 +40,7 @@ class Parted:
     since: int  # the first step after which it was seen to differ; 0 before the first
     classes: list[list[int]]  # ranks by equal content, the largest class first
     said: str = ""  # what else speaks for it
+    odd: tuple[int, ...] = ()  # the culprits, where more than their number tells them
 
     @property
     def info(self) -> TensorInfo:
@@ -47,9 +48,19 @@ class Parted:
         return self.entry.infos[min(self.entry.infos)]
 
     @property
-    def culprits(self) -> tuple[int, ...]:
-        """The minority; all ranks on a tie."""
+    def minority(self) -> tuple[int, ...]:
+        """The ranks outside the largest class; all of them on a tie."""
         return minority(self.classes)[0]
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """The odd ones."""
+        return self.odd or self.minority
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether no side is in the majority, and nothing else tells them apart."""
+        return not self.odd and minority(self.classes)[1]
 
 
 def parted_now(entry: Entry, kind: str, how: How, sure: bool) -> Parted:

@@ -1,0 +1,135 @@
+"""Ranks that belong together and are at other steps, at other places of a schedule, or step with other settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tests.detectors.scalars import signals
+from tests.detectors.states import Job
+from tests.detectors.tensors import Content, own, same
+from tests.detectors.tensors import training as made_of
+
+from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.state.tensors import TensorInfo
+
+DDP = TensorInfo("Net.a.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
+PLAIN = TensorInfo("Net.a.weight", shape=(4, 4))
+SHARD = TensorInfo("Net._flat_param", shape=(16,), placement="fsdp FULL_SHARD", local=True)
+LATE: Content = lambda rank, step: own(rank, step) if step > 40 else same(rank, step)  # noqa: E731
+STEPS = range(1, 81)
+
+
+def training(tensors: Mapping[TensorInfo, Content], world: int = 3) -> Job:
+    return made_of(tensors, world, (0, 1, 2, 33, 65, 97))
+
+
+def clocks(made: Job, *offsets: Sequence[int], per_step: int = 3) -> Job:
+    """By how many steps each rank is ahead, from step to step."""
+    for rank, ahead in enumerate(offsets):
+        steps = range(1, len(ahead) + 1)
+        signals(
+            made.state,
+            rank,
+            "step/collectives",
+            steps,
+            [10 + per_step * (s - a) for s, a in zip(steps, ahead, strict=True)],
+        )
+    return made
+
+
+def rates(made: Job, *series: Sequence[float], group: int = 0) -> Job:
+    for rank, values in enumerate(series):
+        signals(made.state, rank, f"lr/{group}", range(1, len(values) + 1), values)
+    return made
+
+
+def test_a_rank_that_has_stepped_once_more_is_named_with_the_step() -> None:
+    made = clocks(training({DDP: LATE}), [0] * 80, [0] * 40 + [1] * 40, [0] * 80)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.step, found.severity) == ("divergence.step", (1,), 41, Severity.CRITICAL)
+    assert "1 optimizer steps more" in found.summary
+
+
+def test_a_rank_that_leaves_steps_out_is_behind() -> None:
+    found = clocks(training({DDP: LATE}), [0] * 80, [0] * 80, [0] * 40 + [-2] * 40).finds()
+    assert (found.kind, found.ranks) == ("divergence.step", (2,))
+    assert "2 optimizer steps fewer" in found.summary
+
+
+def test_two_ranks_apart_are_a_tie() -> None:
+    made = training({replace(DDP, peers=(0, 1)): LATE}, world=2)
+    found = clocks(made, [0] * 80, [0] * 40 + [1] * 40).finds()
+    assert (found.kind, found.ranks) == ("divergence.step", (0, 1))
+
+
+def test_ranks_side_by_side_are_at_one_step() -> None:
+    assert clocks(training({DDP: LATE}), [0] * 80, [0] * 80, [0] * 80).finds().kind == "divergence.parameter"
+
+
+def test_steps_of_ranks_that_share_nothing_may_be_counted_as_they_like() -> None:
+    assert not clocks(training({PLAIN: own}), [0] * 80, list(range(80)), [0] * 80).find()
+
+
+def test_replicas_that_are_equal_are_not_held_to_their_counts() -> None:
+    assert not clocks(training({DDP: same}), [0] * 80, [1] * 80, [0] * 80).find()
+
+
+def test_holders_of_shards_are_held_to_their_counts() -> None:
+    found = clocks(training({SHARD: own}), [0] * 80, [0] * 40 + [1] * 40, [0] * 80).finds()
+    assert (found.kind, found.ranks) == ("divergence.step", (1,))
+
+
+def test_a_scheduler_stepped_twice_on_one_rank_is_at_another_place_of_the_schedule() -> None:
+    usual = [0.2 - 0.001 * step for step in STEPS]
+    twice = [0.2 - 0.001 * (2 * step - 1) for step in STEPS]
+    far: Content = lambda rank, step: own(rank, step) if step > 1 and rank == 1 else same(rank, step)  # noqa: E731
+    found = rates(training({DDP: far}), usual, twice, usual).finds()
+    assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.step", (1,), 2, "schedule")
+    assert found.names[:2] == ("lr", "param_groups[0]")
+
+
+def test_a_rate_of_a_ranks_own_is_a_setting_of_its_optimizer() -> None:
+    far: Content = lambda rank, step: own(rank, step) if step and rank == 0 else same(rank, step)  # noqa: E731
+    found = rates(training({DDP: far}), [0.3] * 40, [0.1] * 40, [0.1] * 40).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.optimizer", (0,), "settings")
+    assert "0.3 on rank 0" in found.summary
+
+
+def test_a_rate_that_one_rank_lowers_by_its_own_metric_is_a_setting() -> None:
+    lower = [0.1] * 40 + [0.05] * 40
+    only_one: Content = lambda rank, step: own(rank, step) if step > 40 and rank == 2 else same(rank, step)  # noqa: E731
+    found = rates(training({DDP: only_one}), [0.1] * 80, [0.1] * 80, lower).finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.optimizer", (2,), 41)
+
+
+def test_other_settings_are_compared_by_name() -> None:
+    far: Content = lambda rank, step: own(rank, step) if step else 0  # noqa: E731
+    made = rates(training({DDP: far}), *[[0.1] * 40] * 3)
+    for rank, decay in enumerate((0.01, 0.01, 0.1)):
+        made.state.signals.put_fact(rank, "optimizer/0", 1, f"AdamW betas=(0.9,0.99) weight_decay={decay}")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.names[0]) == ("divergence.optimizer", (2,), "weight_decay")
+
+
+def test_shards_that_learn_at_other_rates_are_told_without_any_comparison_of_them() -> None:
+    assert rates(training({SHARD: own}), [0.3] * 40, [0.1] * 40, [0.1] * 40).finds().kind == "divergence.optimizer"
+
+
+def test_stages_and_experts_may_have_rates_of_their_own() -> None:
+    assert not rates(training({PLAIN: own}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()
+    assert not rates(training({DDP: same}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()  # the weights are equal
+
+
+def test_a_rank_that_reports_later_is_compared_as_far_as_it_has_told() -> None:
+    falling = [0.1 - 0.001 * step for step in STEPS]
+    made = training({SHARD: own}, world=2)
+    assert not rates(made, falling, falling[:40]).find()
+
+
+def test_unwrapped_replicas_count_where_their_gradients_stay_equal() -> None:
+    late: Content = lambda rank, step: own(rank, step) if step > 40 and rank == 1 else same(rank, step)  # noqa: E731
+    given = replace(PLAIN, kind="gradient")
+    lower = [0.1] * 40 + [0.05] * 60
+    found = rates(training({PLAIN: late, given: same}), [0.1] * 100, lower, [0.1] * 100).finds()
+    assert (found.kind, found.ranks) == ("divergence.optimizer", (1,))
+    apart = training({replace(PLAIN, name=f"Net.{n}"): late for n in range(3)})
+    assert not rates(apart, [0.1] * 100, lower, [0.1] * 100).find()  # models of their own, for all that is known

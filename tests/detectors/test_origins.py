@@ -1,0 +1,159 @@
+"""Why weights part: the gradients that were applied to them, and gradients of which nothing is said."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from tests.detectors.scalars import signals
+from tests.detectors.states import Job
+from tests.detectors.tensors import Content, ledgers, only, own, same, training
+
+from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.state.tensors import TensorInfo
+
+DDP = TensorInfo("Net.a.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
+PLAIN = TensorInfo("Net.a.weight", shape=(4, 4))
+FAR: Content = lambda rank, step: own(rank, step) if step else 0  # noqa: E731 - equal before the first step only
+STEPS = (0, 1, 2, 33, 65, 97)
+
+
+def gradient(tensor: TensorInfo) -> TensorInfo:
+    return replace(tensor, kind="gradient")
+
+
+def after_the_start(content: Content) -> Content:
+    """There is no gradient before the first step."""
+    return lambda rank, step: content(rank, step) if step else 0
+
+
+def at(odd: int, *steps: int) -> Content:
+    """On one rank something else in just these steps."""
+    return lambda rank, step: own(rank, step) if rank == odd and step in steps else same(rank, step)
+
+
+def job(pairs: Mapping[TensorInfo, tuple[Content, Content]], world: int = 3, steps: tuple[int, ...] = STEPS) -> Job:
+    """Tensors with what they hold, and what their gradients do."""
+    tensors = {tensor: held for tensor, (held, _) in pairs.items()}
+    given = {gradient(tensor): after_the_start(applied) for tensor, (_, applied) in pairs.items()}
+    return training({**tensors, **given}, world, steps)
+
+
+def test_gradients_that_never_were_equal_are_the_cause_of_weights_that_part() -> None:
+    found = job({DDP: (FAR, own)}).finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.gradient", (0, 1, 2), 1)
+    assert (found.causes[0].key, found.severity) == ("unreduced", Severity.CRITICAL)
+    assert found.causes[0].basis is Basis.OBSERVATION
+    assert "the gradients of Net.a.weight" in found.summary
+
+
+def test_a_gradient_that_is_lost_on_one_rank_is_named_with_the_rank_and_the_step() -> None:
+    found = job({DDP: (only(2, 65), at(2, 65))}).finds()
+    assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.gradient", (2,), 65, "lost")
+
+
+def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
+    late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
+    found = job({DDP: (late, late)}).finds()
+    assert (found.kind, found.ranks, found.step, found.causes[0].key) == (
+        "divergence.gradient",
+        (0, 1, 2),
+        65,
+        "stopped",
+    )
+
+
+def test_gradients_say_nothing_where_the_weights_are_equal() -> None:
+    assert not job({DDP: (same, own)}).find()
+
+
+def test_gradients_that_are_reduced_after_we_look_do_not_explain_a_weight_that_changes_later() -> None:
+    found = job({DDP: (only(1, 65), own)}).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.parameter", (1,), "changed")
+
+
+def test_where_gradients_are_equal_a_changed_weight_is_the_fault() -> None:
+    assert job({DDP: (only(1, 65), same)}).finds().kind == "divergence.parameter"
+
+
+def test_unequal_gradients_of_unwrapped_replicas_follow_from_a_weight_that_parted_before_them() -> None:
+    other = replace(PLAIN, name="Net.b.weight")
+    more = {replace(PLAIN, name=f"Net.{n}"): (same, only(1, 60)) for n in range(4)}
+    found = job({PLAIN: (only(1, 30), only(1, 60)), other: (only(1, 64), only(1, 64)), **more}).finds()
+    assert (found.kind, found.names[0]) == ("divergence.parameter", PLAIN.name)
+
+
+def test_weights_loaded_on_a_rank_before_the_first_step_come_before_any_gradient() -> None:
+    assert job({DDP: (only(0, 0), own)}).finds().causes[0].key == "loaded"
+
+
+@pytest.mark.parametrize("factors", [(1.0, 0.5), (1.0, 3.0)])
+def test_gradients_that_differ_by_one_factor_were_clipped_by_local_norms(factors: tuple[float, float]) -> None:
+    tensors = [replace(PLAIN, name=f"Net.{name}") for name in "abc"]
+    made = job(dict.fromkeys(tensors, (FAR, own)), world=2)
+    for number, tensor in enumerate(tensors, 1):
+        for rank, factor in enumerate(factors):
+            signals(made.state, rank, f"grad_norm/{tensor.name}", [1, 2], [factor * number, 7.0 * rank])
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.gradient", (0, 1), "clipped")
+    assert f"{factors[1]:.4g} times" in found.causes[0].evidence[-1].what
+
+
+def test_norms_that_differ_otherwise_are_no_factor() -> None:
+    tensors = [replace(PLAIN, name=f"Net.{name}") for name in "ab"]
+    made = job(dict.fromkeys(tensors, (FAR, own)), world=2)
+    for number, tensor in enumerate(tensors, 1):
+        for rank in range(2):
+            signals(made.state, rank, f"grad_norm/{tensor.name}", [1], [1.0 + rank * number])
+    assert made.finds().causes[0].key == "unreduced"
+
+
+def test_of_two_ranks_the_one_whose_gradient_is_all_zeros_is_the_odd_one() -> None:
+    two = replace(DDP, peers=(0, 1))
+    made = job({two: (only(1, 65), at(1, 65))}, world=2)
+    for rank in range(2):
+        signals(made.state, rank, f"grad_norm/{two.name}", [65], [1.0 - rank])
+    assert made.finds().ranks == (1,)
+
+
+def test_moments_remember_lost_gradients_that_no_sample_has_met() -> None:
+    tensors = [replace(DDP, name=f"Net.{name}") for name in "abcd"]
+    moments = {replace(t, kind="state", name=f"{t.name}.exp_avg"): only(2, 50) for t in tensors[:2]}
+    held = {tensor: only(2, 30 + 32 * number) for number, tensor in enumerate(tensors[:2])}
+    whole = dict.fromkeys(tensors[2:], same)
+    given = {gradient(tensor): same for tensor in tensors}
+    made = training({**held, **whole, **given, **moments}, 3, (*STEPS, 129))
+    assert made.finds().kind == "divergence.parameter"  # unknown whether decay is a part of what moments remember
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "optimizer/0", 1, "Adam betas=(0.9,0.99) weight_decay=0")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.gradient", (2,), "lost")
+    assert found.causes[0].basis is Basis.INFERENCE
+    assert "exp_avg" in found.causes[0].evidence[-1].what
+
+
+def bursts(made: Job, counts: list[int]) -> Job:
+    for rank in made.ranks:
+        total = 0
+        for step, count in enumerate(counts, 1):
+            total += count
+            signals(made.state, rank, "step/collectives", [step], [total])
+    return made
+
+
+def test_weights_that_are_averaged_now_and_then_part_in_between() -> None:
+    made = bursts(job({PLAIN: (FAR, own)}), [1, 1, 1, 7, 1, 1, 1, 7])
+    assert not made.find()
+    assert bursts(job({PLAIN: (FAR, own)}), [7] * 8).finds().kind == "divergence.gradient"
+
+
+def test_unwrapped_weights_that_part_one_after_the_other_are_no_doing_of_the_script() -> None:
+    tensors = [replace(PLAIN, name=f"Net.{number}") for number in range(3)]
+    gradual = {tensor: only(1, 10 + 32 * number) for number, tensor in enumerate(tensors)}
+    assert training(gradual, 3, (*STEPS, 129)).finds().ranks == (1,)
+    assert not training(dict.fromkeys(tensors, only(1, 60)), 3, STEPS).find()
+
+
+def test_what_a_late_rank_tells_is_waited_for() -> None:
+    made = job({DDP: (same, same)})
+    made.state.tensors.apply(ledgers({DDP: only(1, 98), gradient(DDP): only(1, 98)}, (0, 1), (129, 161)), 3)
+    assert not made.find()
