@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.detectors.scalars import signals
 from tests.detectors.states import job
 from tests.detectors.tensors import STEPS, Content, ledgers, only, own, same, training
 
@@ -48,6 +49,20 @@ def test_two_sides_of_one_are_a_tie() -> None:
     found = training({replace(DDP, peers=(0, 1)): only(1, since=30)}, world=2).finds()
     assert found.ranks == (0, 1)
     assert "no side is in the majority" in found.summary
+
+
+@pytest.mark.parametrize(("jump", "ranks"), [(50.0, (1,)), (0.5, (0, 1))])
+def test_on_a_tie_the_rank_whose_norm_moved_by_more_than_its_steps_is_the_odd_one(
+    jump: float, ranks: tuple[int, ...]
+) -> None:
+    made = training({replace(DDP, peers=(0, 1)): only(1, since=30)}, world=2)
+    for rank in range(2):
+        moved = [10.0, 10.1, 10.2 + jump * rank, 10.3 + jump * rank]
+        signals(made.state, rank, f"param_norm/{DDP.name}", [2, 20, 40, 60], moved)
+        signals(made.state, rank, f"update_norm/{DDP.name}", [2, 20, 40, 60], [0.1] * 4)
+    found = made.finds()
+    assert found.ranks == ranks
+    assert ("account for" in found.causes[0].evidence[-1].what) == (ranks == (1,))
 
 
 def test_replicas_unequal_before_the_first_step_have_loaded_after_wrapping() -> None:

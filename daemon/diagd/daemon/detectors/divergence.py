@@ -6,6 +6,7 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
+from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import gradients
 from diagd.daemon.detectors.parting import How, Parted, model_of, parted
 from diagd.daemon.detectors.scene import Scene
@@ -63,7 +64,9 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     yield from local_clip(scene.state)
     told = apart(scene.state)
     yield from (one.finding for one in told)
-    found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
+    found = [
+        told_apart(scene.state, one) for one in parted(scene.state) if not any(other.explains(one) for other in told)
+    ]
     yield from _by_tensors([*gradients(scene.state, found), *found])
 
 

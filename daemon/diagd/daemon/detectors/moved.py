@@ -1,0 +1,45 @@
+"""On a tie: which rank's tensor has moved by more than its own steps can account for."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.parting import How, Parted
+from diagd.daemon.state.job import JobState
+
+SLACK = 2.0  # times what the largest step seen of that tensor makes of all steps in between
+
+
+def told_apart(state: JobState, one: Parted) -> Parted:
+    """The same with the odd ranks, where norms tell them on a tie: a norm changes by no more than its steps add up to."""
+    if not one.is_tie or one.how is not How.CHANGED or one.entry.kind != "parameter":
+        return one
+    ranks = sorted(rank for alike in one.classes for rank in alike)
+    jumps = {rank: _jump(state, rank, one) for rank in ranks}
+    odd = tuple(rank for rank, jump in jumps.items() if jump)
+    if any(jump is None for jump in jumps.values()) or not odd or len(odd) == len(ranks):
+        return one
+    said = f"{words.ranks_text(odd)}: {jumps[odd[0]]}; the norm of the others has moved by less than their steps"
+    return replace(one, said=said, odd=odd)
+
+
+def _jump(state: JobState, rank: int, one: Parted) -> str | None:
+    """In words, by how much the norm moved beyond its steps; empty where it did not, None where that is not known."""
+    norms = state.signals.series(rank, f"param_norm/{one.entry.name}")
+    updates = state.signals.series(rank, f"update_norm/{one.entry.name}")
+    if norms is None or updates is None or not len(updates):
+        return None
+    # The norm before a step is the one after the step before.
+    before = np.flatnonzero(norms.steps - 1 <= one.entry.agreement.last_equal)
+    after = np.flatnonzero(norms.steps - 1 >= one.since)
+    if not len(before) or not len(after):
+        return None
+    first, last = int(before[-1]), int(after[0])
+    steps = int(norms.steps[last] - norms.steps[first])
+    moved = abs(float(norms.values[last] - norms.values[first]))
+    most = SLACK * steps * float(np.max(updates.values[: last + 1]))
+    if not moved > most:
+        return ""
+    begin, end = int(norms.steps[first]), int(norms.steps[last])
+    return f"its norm has moved by {moved:.3g} from step {begin} to {end}, its own steps account for {most:.3g} at most"
