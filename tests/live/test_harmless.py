@@ -53,7 +53,8 @@ if in_rank():
 OVER_BUDGET = """
 if in_rank():
     import diagd.probes.cost as cost
-    cost.SHARE, cost._WINDOW_NS, cost._MIN_STEPS = 0.0, 0, 5
+    import diagd.probes.budget as budget
+    cost.SHARE, cost._WINDOW_NS, cost._MIN_STEPS, cost._PATIENCE, budget.MAX_STRIDE = 0.0, 0, 5, 1, 1
 """
 FULL = """
 if in_rank():

@@ -17,8 +17,25 @@ def trained(steps: int, step_ms: float, part: Budget | None = None, from_ns: int
         part = Budget()
         part.spent(budget.START_NS)
     for number in range(steps + 1):
-        part.feed(from_ns + int((1 + number) * step_ms * MS))
+        step_to(part, number, from_ns + int((1 + number) * step_ms * MS))
     return part
+
+
+def step_to(part: Budget, step: int, now_ns: int) -> None:
+    """A step is over, and somebody asks."""
+    STATE.live[Live.STEP] = step
+    CLOCK.now_ns = now_ns
+    part.affords(0)
+    STATE.live[Live.SAMPLES_LEFT_OUT] = 0
+
+
+class CLOCK:
+    now_ns = 0
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_now", lambda: CLOCK.now_ns)
 
 
 def affordable(part: Budget, most_ns: int) -> int:
@@ -41,7 +58,7 @@ def test_steps_feed_their_part(recording: BoxWriter) -> None:
 def test_all_work_together_stays_within_the_part(recording: BoxWriter) -> None:
     part, done = trained(0, 25), 0
     for step in range(1, 2001):
-        part.feed((1 + step) * 25 * MS)
+        step_to(part, step, (1 + step) * 25 * MS)
         for ns in (3 * MS, MS // 2):
             if part.affords(ns):
                 part.spent(ns)
@@ -56,8 +73,9 @@ def test_no_burst_is_longer_than_half_a_step_however_long_nothing_was_sampled(re
 
 def test_a_pause_between_steps_is_not_saved_up(recording: BoxWriter) -> None:
     part = trained(steps=200, step_ms=50)
-    part.feed(3600 * 1000 * MS)
-    assert affordable(part, 100 * MS) <= 25 * MS
+    step_to(part, 201, 3600 * 1000 * MS)
+    step_to(part, 202, 3600 * 1000 * MS + 50 * MS)
+    assert affordable(part, 1000 * MS) <= 30 * MS
 
 
 def test_short_steps_can_pay_for_something_in_the_end(recording: BoxWriter) -> None:
@@ -94,8 +112,23 @@ def test_where_nothing_is_recorded_nothing_is_sampled_fed_or_counted(recording: 
     part = trained(steps=0, step_ms=25)
     STATE.recording = False
     for step in range(2, 100):
-        part.feed(step * 25 * MS)
+        step_to(part, step, step * 25 * MS)
     assert not part.affords(0)
     assert recording.live[Live.SAMPLES_LEFT_OUT] == 0
     STATE.recording = True
     assert not part.affords(1)
+
+
+def test_regular_samples_are_rarer_while_they_cost_too_much_and_come_back(recording: BoxWriter) -> None:
+    part, strides = Budget(), []
+    for spent in (5, 9, 11, 30, 30, 5, 3, 3, 3):
+        assert part.widen(spent, 10)
+        strides.append(part.stride)
+    assert strides == [1, 1, 2, 4, 8, 8, 4, 2, 1]
+    assert recording.live[Live.SAMPLE_STRIDE] == 1
+
+
+def test_when_samples_can_get_no_rarer_that_is_said(recording: BoxWriter) -> None:
+    part = Budget()
+    assert [part.widen(30, 10) for _ in range(7)] == [True] * 5 + [False] * 2
+    assert part.stride == budget.MAX_STRIDE

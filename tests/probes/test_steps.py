@@ -9,6 +9,7 @@ import pytest
 from diagd.probes import cost, steps
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.budget import BUDGET, MAX_STRIDE
 from diagd.probes.guard import Probe
 from diagd.probes.settings import Settings
 from diagd.probes.state import STATE
@@ -81,15 +82,17 @@ def test_within_the_budget_nothing_is_left_out() -> None:
     step = 0
     for _ in range(5):
         step = train(step, seconds=30, overhead=0.29)
-    assert (STATE.detail, STATE.notes) == (2, [])
+    assert (STATE.detail, STATE.notes, BUDGET.stride) == (2, [], 1)
 
 
-def test_over_the_budget_details_go_first_and_it_is_said(recording: BoxWriter) -> None:
-    step = train(0, seconds=30, overhead=0)
-    step = train(step, seconds=30, overhead=0.9)
-    assert STATE.detail == 1
-    train(step, seconds=30, overhead=0.9)
-    assert STATE.detail == 0
+def test_over_the_budget_samples_get_rarer_first_and_then_details_go_and_it_is_said(recording: BoxWriter) -> None:
+    step, seen = train(0, seconds=30, overhead=0), []
+    while STATE.detail:
+        step = train(step, seconds=30, overhead=0.9)
+        seen.append((BUDGET.stride, STATE.detail))
+    assert seen == sorted(seen, key=lambda pair: (pair[0], -pair[1]))
+    assert {stride for stride, detail in seen if detail < 2} == {MAX_STRIDE}
+    assert 2 <= [detail for _, detail in seen].count(1) <= 4
     assert [note.rpartition(": ")[2] for note in STATE.notes] == [
         "shapes and types of operations",
         "call sites of operations",

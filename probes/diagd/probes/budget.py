@@ -1,8 +1,11 @@
-"""The budget of what is sampled when there is room for it: a token bucket, fed with a part of the time that steps take.
+"""The budget of what is sampled: when there is room for more, and how many steps lie between two regular samples.
 
-What every rank does at the same steps does not ask here, as ranks would differ in it: the answer depends on this rank's
-own time.
+What is sampled now and then asks `affords`: a token bucket, fed with a part of the time that steps take. What ranks do
+at the same steps, so that it can be compared, keeps to `stride` instead: a power of two, which each rank sets by what
+it costs there. Steps that the larger of two strides takes are among those of the smaller one.
 """
+
+import time
 
 from diagd.probes.box.layout import Live
 from diagd.probes.state import STATE
@@ -11,7 +14,10 @@ PART = 0.004  # of step time; the rest of the 1 % is for what is not sampled, an
 SAVED_STEPS = 100  # what so many steps feed is kept at most: one burst is then less than half a step
 LEAST_NS = 5_000_000  # kept in any case, or steps of a millisecond could never pay for anything
 START_NS = 20_000_000  # most faults show in the first steps
-_OVERHEAD, _LEFT_OUT = int(Live.OVERHEAD_NS), int(Live.SAMPLES_LEFT_OUT)
+MAX_STRIDE = 32
+_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_LEFT_OUT, _STRIDE = int(Live.SAMPLES_LEFT_OUT), int(Live.SAMPLE_STRIDE)
+_now = time.monotonic_ns
 
 
 class Budget:
@@ -25,7 +31,9 @@ class Budget:
         self._saved = float(START_NS)
         self._most = float(START_NS)
         self._fed_ns = 0  # when, 0 never
+        self._fed_step = -2  # of none
         self._step_ns = 0.0  # of a typical step: a running median
+        self.stride = 1  # steps
 
     def affords(self, ns: int) -> bool:
         """Whether work that takes about so long may be done now; where not, that is counted.
@@ -35,7 +43,10 @@ class Budget:
         """
         live = STATE.live
         if live is None or not STATE.recording:
+            self._fed_ns = 0  # this time feeds nothing
             return False
+        if live[_STEP] != self._fed_step:
+            self._feed(live[_STEP], _now())
         if ns <= self._saved and self._saved > 0:
             return True
         live[_LEFT_OUT] += 1
@@ -53,15 +64,27 @@ class Budget:
         if live is not None:
             live[_OVERHEAD] += ns
 
-    def feed(self, now_ns: int) -> None:
-        """A training step is over."""
-        took, self._fed_ns = now_ns - self._fed_ns if self._fed_ns else 0, now_ns
-        if took <= 0 or not STATE.recording:
-            return
-        typical = self._step_ns or took
-        self._step_ns = typical + typical / 16 * (1 if took > typical else -1)
-        self._most = max(PART * SAVED_STEPS * self._step_ns, LEAST_NS)
-        self._saved = max(self._saved, min(self._saved + PART * took, self._most))
+    def _feed(self, step: int, now_ns: int) -> None:
+        """Steps were completed since the last time."""
+        took, steps = now_ns - self._fed_ns, step - self._fed_step
+        fed, self._fed_ns, self._fed_step = self._fed_ns > 0, now_ns, step
+        if fed and took > 0 and steps > 0:
+            each, typical = took / steps, self._step_ns or took / steps
+            self._step_ns = typical + typical / 16 * (1 if each > typical else -1)
+            self._most = max(PART * SAVED_STEPS * self._step_ns, LEAST_NS)
+            self._saved = max(self._saved, min(self._saved + PART * took, self._most))
+
+    def widen(self, spent_ns: float, allowed_ns: float) -> bool:
+        """Set the stride by what all probes together have cost of late; False where it can grow no more."""
+        if spent_ns > allowed_ns and self.stride >= MAX_STRIDE:
+            return False
+        if spent_ns > allowed_ns:
+            self.stride *= 2
+        elif spent_ns < allowed_ns / 3 and self.stride > 1:
+            self.stride //= 2
+        if STATE.live is not None:
+            STATE.live[_STRIDE] = self.stride
+        return True
 
 
 BUDGET = Budget()

@@ -8,8 +8,9 @@ from diagd.probes.state import STATE
 
 MASK = 15  # one in 16 operations is timed, and counted sixteenfold
 SHARE = 0.01  # of the time
-_WINDOW_NS = 20_000_000_000  # long enough that a start's warm-up is not taken for the running cost
-_MIN_STEPS = 50
+_WINDOW_NS = 3_000_000_000
+_MIN_STEPS = 50  # the first of them are a start's, and no measure
+_PATIENCE = 4  # windows over the budget, though samples are as rare as can be, before operations lose details
 _OVERHEAD = int(Live.OVERHEAD_NS)
 
 
@@ -17,6 +18,7 @@ class _Window:
     began_ns = 0
     step = 0
     overhead_ns = 0
+    over = 0  # windows
 
 
 _bench: list[tuple[int, int, int]] = []
@@ -24,7 +26,7 @@ _bench: list[tuple[int, int, int]] = []
 
 def forget() -> None:
     """A new box begins anew."""
-    _Window.began_ns = _Window.step = _Window.overhead_ns = 0
+    _Window.began_ns = _Window.step = _Window.overhead_ns = _Window.over = 0
     _bench.clear()
     BUDGET.forget()
 
@@ -50,7 +52,6 @@ class Sampled:
 
 def step_completed(step: int, now: int) -> None:
     """A training step is over: look at the budget, and at the benchmark's switch."""
-    BUDGET.feed(now)
     if STATE.settings.bench_steps:
         _bench_step(step, now, STATE.settings.bench_steps)
     elif now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
@@ -60,7 +61,10 @@ def step_completed(step: int, now: int) -> None:
 def _judge(step: int, now: int) -> None:
     spent = STATE.live[_OVERHEAD] - _Window.overhead_ns
     took = now - _Window.began_ns
-    if _Window.began_ns and spent > SHARE * took and STATE.detail:
+    widened = not _Window.began_ns or BUDGET.widen(spent, SHARE * took)
+    _Window.over = 0 if widened else _Window.over + 1
+    if _Window.over >= _PATIENCE and STATE.detail:
+        _Window.over = 0
         STATE.detail -= 1
         left_out = "shapes and types of operations" if STATE.detail == 1 else "call sites of operations"
         STATE.note(f"left out to stay within the budget ({100 * spent / took:.1f} % of the time): {left_out}")

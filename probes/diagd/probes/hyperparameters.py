@@ -10,6 +10,7 @@ from typing import Any
 
 from diagd.probes import groups
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
@@ -97,7 +98,7 @@ def _after(optimizer: Any) -> None:
     if not STATE.recording or STATE.live[_STEP] == SETTINGS.step:
         return
     step = SETTINGS.step = STATE.live[_STEP]
-    if step <= EARLY or step % CLOCK_EVERY == 0:
+    if step <= EARLY or step % (CLOCK_EVERY * BUDGET.stride) == 0:
         met = meetings()
         if met >= 0:
             SIGNALS.record(CLOCK, float(met), step)

@@ -17,6 +17,7 @@ from typing import Any
 
 from diagd.probes import fingerprint, randomness
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import EAGER, around_eager, hook_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.signals import SIGNALS
@@ -73,8 +74,8 @@ def remove() -> None:
 
 
 def is_due(step: int) -> bool:
-    """By the number of completed steps alone, which is the same on every rank."""
-    return step < EARLY_STEPS or step % EVERY == 0
+    """By the number of completed steps, which is the same on every rank, and how rare samples have to be there."""
+    return step < EARLY_STEPS or step % (EVERY * BUDGET.stride) == 0
 
 
 def _ignore(*_: Any) -> None:

@@ -125,7 +125,7 @@ def _before(optimizer: Any) -> None:
     kept = one.kept.before_step()
     if kept is not None:
         SIGNALS.record("gradients/kept", kept, step)
-    if step <= EVERY_STEP or step % one.every == 0:
+    if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:
         with later.unseen(torch):
             _measure(torch, one, optimizer, step)
         one.spent(time.monotonic_ns() - began)

@@ -19,6 +19,7 @@ from typing import Any
 
 from diagd.probes import fingerprint
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
@@ -83,12 +84,12 @@ def _stepped(_: Any) -> None:
     if live is None or live[_STEP] == WATCH.step or not STATE.recording:
         return
     step = live[_STEP]
-    if WATCH.begun is None and step % EVERY:
+    watch = step % (EVERY * BUDGET.stride) == 0
+    if WATCH.begun is None and not watch:
         return
     began = time.monotonic_ns()
     if WATCH.begun is not None:
         _tell(step)
-    watch = step % EVERY == 0
     WATCH.step, WATCH.forward = step, None
     WATCH.begun, WATCH.cuda = (_cpu_state(), _cuda_state()) if watch else (None, None)
     live[_OVERHEAD] += time.monotonic_ns() - began
