@@ -12,7 +12,7 @@ SLACK = 2.0  # times what the largest step seen of that tensor makes of all step
 
 
 def told_apart(state: JobState, one: Parted) -> Parted:
-    """The same with the odd ranks, where norms tell them on a tie: a norm changes by no more than its steps add up to."""
+    """The same with the odd ranks, where norms tell them on a tie: a norm changes by no more than its steps allow."""
     if not one.is_tie or one.how is not How.CHANGED or one.entry.kind != "parameter":
         return one
     ranks = sorted(rank for alike in one.classes for rank in alike)
