@@ -1,7 +1,7 @@
 """What runs inside a rank: the box it writes to, and the probes that write.
 
-In a script, for those who want it: `from diagd.probes import log_metrics, phase`, then `log_metrics({"kl": kl}, step)`
-and `with phase("checkpoint"): …`.
+In a script, for those who want it: `from diagd.probes import log_metrics, phase, watch`, then
+`log_metrics({"kl": kl}, step)`, `with phase("checkpoint"): …` and `watch(model=model, optimizer=my_optimizer)`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from diagd.probes.loggers import log_metrics as log_metrics
     from diagd.probes.phases import phase as phase
+    from diagd.probes.watching import watch as watch
 
-__all__ = ["log_metrics", "phase"]
+__all__ = ["log_metrics", "phase", "watch"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from diagd.probes.loggers import log_metrics
 
         return log_metrics
+    if name == "watch":
+        from diagd.probes.watching import watch
+
+        return watch
     return part_of(__name__, name)
 
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from diagd.probes import watching
 from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.placement import BARE, PLAIN, Placement, Wrapped, of_dtensor, wrapped_by
 from diagd.probes.places import Place, places
@@ -116,6 +117,9 @@ def _objects() -> tuple[list[Any], list[Any]]:
             which = kinds[kind] = next((n for n, base in enumerate(wanted) if base in kind.__mro__), -1)
         if which >= 0:
             found[which].append(thing)
+    known = {id(module) for module in found[0]}  # the collector does not tell of what was frozen in it
+    found[0].extend(module for module in watching.models() if id(module) not in known)
+    found[1].extend(watching.optimizers())
     return found
 
 
@@ -129,12 +133,18 @@ def _children(module: Any) -> dict[str, Any]:
 
 
 def title(module: Any) -> str:
-    """The class of the model itself, whatever it is wrapped into."""
+    """The script's own name for it, else the class of the model itself, whatever it is wrapped into."""
+    given = watching.name_of(module)
+    if given is not None:
+        return given
     while type(module).__name__ in _WRAPPERS:
         child = next((c for name, c in _children(module).items() if name in _INNER), None)
         if child is None:
             break
         module = child
+    given = watching.name_of(module)  # it may have been registered before it was wrapped
+    if given is not None:
+        return given
     kind = type(module)
     # Wrapped in place, it is of a new class, made of its own and the wrapper's.
     made = (
