@@ -1,11 +1,13 @@
 """The loss, from what the script calls backward on: no metric of the script's, and nothing that it filters."""
 
+import math
 import sys
 import weakref
 from typing import Any
 
-from diagd.probes import later
+from diagd.probes import later, origin
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.kept import Kept
@@ -86,6 +88,8 @@ def _look(roots: Any) -> None:
     if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
         return
     step = max(STATE.live[_STEP], 0) + 1
+    if step % max(BUDGET.stride // 4, 1):
+        return
     if step != LOSSES.step:
         _finish()
         LOSSES.step = step
@@ -95,7 +99,10 @@ def _look(roots: Any) -> None:
         SIGNALS.fact("loss/dtype", dtype.removeprefix("torch."))
     scale = _scale_of(root)
     if root.device.type == "cpu":
-        _add(step, root.item() / (1.0 if scale is None else float(scale)))
+        value = root.item()
+        if not math.isfinite(value):
+            origin.look(root, step)
+        _add(step, value / (1.0 if scale is None else float(scale)))
         return
     with later.unseen(torch):
         value = root.detach() if scale is None else root.detach() / scale

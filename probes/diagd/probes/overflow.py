@@ -11,16 +11,13 @@ import math
 import sys
 from typing import Any
 
-from diagd.probes import inventory, later
+from diagd.probes import graph, later
 from diagd.probes.box.layout import Live
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 LARGEST = 65504.0  # of float16
 LOOKS = 3
-NODES = 4000
-TENSORS = 256
-ELEMENTS = 1 << 25  # of all tensors that are looked at
 PRODUCTS = 32
 FLOPS = 1 << 30  # of one of them
 _OPERANDS = (("self", "mat2"), ("mat1", "mat2"), ("batch1", "batch2"))
@@ -62,12 +59,12 @@ def before_backward(roots: Any) -> None:
 
 
 def _look(torch: Any, root: Any) -> None:
-    kept = _kept(root)
+    kept = graph.kept(root)
     products = [
         (order, node, product) for order, node, named in kept
         if (product := _product(torch, named)) is not None
     ][:PRODUCTS]  # fmt: skip
-    tensors = _distinct(kept)
+    tensors = graph.distinct(kept)
     if not tensors and not products:
         return
     step = max(STATE.live[int(Live.STEP)], 0) + 1
@@ -77,53 +74,6 @@ def _look(torch: Any, root: Any) -> None:
     named = [(order, node, str(tensor.dtype)) for order, node, tensor in tensors]
     made = [(order, node) for order, node, _ in products]
     later.read(torch.stack(numbers), lambda values: _tell(named, made, values, step))
-
-
-def _kept(root: Any) -> list[tuple[int, Any, dict[str, Any]]]:
-    """Each node of the graph in forward order: its number, itself, and what it has kept by name."""
-    pending, seen, found = [root.grad_fn], {root.grad_fn}, []
-    while pending and len(seen) < NODES:
-        node = pending.pop()
-        if node is None:
-            continue
-        named = _saved(node)
-        if named:
-            found.append((node._sequence_nr(), node, named))
-        for after, _ in node.next_functions:
-            if after is not None and after not in seen:
-                seen.add(after)
-                pending.append(after)
-    return sorted(found, key=lambda entry: entry[0])
-
-
-def _saved(node: Any) -> dict[str, Any]:
-    """What it has kept, as it lies: nothing that hooks would have to bring back, as with checkpointing."""
-    found = {}
-    for name in dir(node):
-        if not name.startswith("_raw_saved_"):
-            continue
-        try:
-            raw = getattr(node, name)
-            if hasattr(raw, "unpack_hook") and raw.unpack_hook is None:
-                tensor = later.plain(raw.data) if raw.data is not None else None
-                if tensor is not None:
-                    found[name.removeprefix("_raw_saved_")] = tensor
-        except (RuntimeError, AttributeError):
-            continue  # it was freed
-    return found
-
-
-def _distinct(kept: list[tuple[int, Any, dict[str, Any]]]) -> list[tuple[int, Any, Any]]:
-    found: dict[tuple[Any, ...], tuple[int, Any, Any]] = {}
-    elements = 0
-    for order, node, named in kept:
-        for tensor in named.values():
-            key = tensor.data_ptr(), tuple(tensor.shape), tensor.dtype
-            if key in found or len(found) >= TENSORS or elements + tensor.numel() > ELEMENTS:
-                continue
-            elements += tensor.numel()
-            found[key] = order, node, tensor
-    return list(found.values())
 
 
 def _product(torch: Any, named: dict[str, Any]) -> Any:
@@ -153,25 +103,5 @@ def _tell(tensors: list[tuple[int, Any, str]], products: list[tuple[int, Any]], 
 
 def _told(node: Any, size: float, step: int) -> None:
     name = node.name().removesuffix("0").removesuffix("Backward")
-    SIGNALS.fact("overflow/at", f"{name}\tfloat16\t{','.join(_behind(node))}", step)
+    SIGNALS.fact("overflow/at", f"{name}\tfloat16\t{','.join(graph.behind(node))}", step)
     SIGNALS.record("overflow/value", size, step)
-
-
-def _behind(node: Any) -> list[str]:
-    """The parameters nearest to a node, by name: breadth first, those of one distance."""
-    level, seen = [node], {node}
-    for _ in range(64):
-        held = [inner.variable for inner in level if hasattr(inner, "variable")]
-        if held:
-            ids = {id(tensor) for tensor in held}
-            return [found.name for found in inventory.survey().found if _parameter(found) in ids][:8]
-        following = [after for inner in level for after, _ in inner.next_functions]
-        level = [after for after in following if after is not None and after not in seen]
-        seen.update(level)
-        if not level:
-            break
-    return []
-
-
-def _parameter(found: inventory.Found) -> int:
-    return id((found.module.__dict__.get("_parameters") or {}).get(found.leaf))

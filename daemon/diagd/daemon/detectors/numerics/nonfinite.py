@@ -5,11 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.signals import Series
 
+_SOURCES = {
+    "input": "it comes in with the data of the batch, at",
+    "weight": "it is in the weights already, in",
+}
 LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
 
 
@@ -52,16 +56,20 @@ def beginning(series: Series) -> int | None:
 def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, ...]) -> Finding:
     value = _value(scene, ranks[0], "loss", step)
     others = [rank for rank in all_ if rank not in ranks]
-    names = _bad_gradients(scene, ranks[0])
+    operation, behind = _origin(scene, ranks[0], step)
+    names = dict.fromkeys((*behind, *_bad_gradients(scene, ranks[0])))
     text = f"the loss of {words.ranks_text(ranks)} is {value} from step {step} on"
     if others:
         text += f", before any other rank's: the gradients then bring it to {words.ranks_text(others)}"
     told = [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in ranks[:8]]
     told += [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in others[:4]]
-    inputs = _inputs(scene, ranks, step)
+    if operation:
+        where = f" {', '.join(behind[:3])}" if behind else ""
+        text += f"; {_SOURCES.get(operation, f'it comes from {operation}, behind')}{where}".removesuffix(", behind")
+        told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
     why = cause(
         "loss", "the loss itself is computed from a division by zero, a logarithm of zero, an overflow, or such data",
-        0.9, *told, *inputs, basis=Basis.OBSERVATION,
+        0.9, *told, basis=Basis.OBSERVATION,
     )  # fmt: skip
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("loss", *names), step=step)
 
@@ -81,14 +89,13 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
 
 
-def _inputs(scene: Scene, ranks: tuple[int, ...], step: int) -> list[Evidence]:
-    """What the probe of the inputs says of the batch, where it does."""
-    found = []
-    for rank in ranks:
-        fact = scene.state.signals.fact(rank, "data/nonfinite")
-        if fact is not None and fact[0] <= step:
-            found.append(seen(f"its batch holds values that are not finite: {fact[1]}", rank, fact[0]))
-    return found
+def _origin(scene: Scene, rank: int, step: int) -> tuple[str, tuple[str, ...]]:
+    """The operation that made the first of them, and the parameters behind it; empty where that is not known."""
+    fact = scene.state.signals.fact(rank, "nonfinite/origin")
+    if fact is None or abs(fact[0] - step) > 1:
+        return "", ()
+    operation, _, names = fact[1].partition("\t")
+    return operation, tuple(name for name in names.split(", ") if name)
 
 
 def _bad_gradients(scene: Scene, rank: int) -> tuple[str, ...]:

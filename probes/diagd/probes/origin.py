@@ -1,0 +1,72 @@
+"""Where NaN and infinities come from: looked for once in the graph of a loss that is not finite, before its backward.
+
+The graph holds what the forward pass has kept for the backward one, in forward order. The first operation that has kept
+such a value was given it by the one before, or made it; where none has, the last one made it.
+
+The fact `nonfinite/origin` holds the operation and the parameters behind it, a tab between them; for the operation
+stands `input` where such values came in with the data, and `weight` where a parameter holds them.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from diagd.probes import graph, later
+from diagd.probes.signals import SIGNALS
+
+LOOKS = 2
+NAMES = 6
+
+
+class _Origin:
+    """How often it was looked for."""
+
+    looks = 0
+
+
+def look(root: Any, step: int) -> None:
+    """The loss is not finite; called where that is known before the graph is gone, so not on a device."""
+    if _Origin.looks >= LOOKS or root.grad_fn is None:
+        return
+    _Origin.looks += 1
+    torch = sys.modules["torch"]
+    with later.unseen(torch):
+        node, word = _first(torch, graph.kept(root)) or (root.grad_fn, "")
+    name = word or node.name().removesuffix("0").removesuffix("Backward")
+    SIGNALS.fact("nonfinite/origin", f"{name}\t{', '.join(graph.behind(node)[:NAMES])}", step)
+
+
+def _first(torch: Any, nodes: list[tuple[int, Any, dict[str, Any]]]) -> tuple[Any, str] | None:
+    """The node that made the first such value, and a word for it if not its operation; None where none was kept."""
+    kept = {id(node): named for _, node, named in nodes}
+    for _, node, tensor in graph.distinct(nodes):
+        if tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all()):
+            continue
+        if any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items()):
+            return node, ""
+        if tensor.data_ptr() in {leaf.data_ptr() for leaf in _leaves(node)}:
+            return node, "weight"
+        giver = next(_givers(node), None)
+        return (node, "input") if giver is None else (giver, "")
+    return None
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    """The parameters that it was given, also transposed or cast ones."""
+    for before, _ in node.next_functions:
+        if (leaf := _end(before)) is not None and hasattr(leaf, "variable"):
+            yield leaf.variable
+
+
+def _givers(node: Any) -> Iterator[Any]:
+    """The nodes whose outputs it was given, but for parameters."""
+    for before, _ in node.next_functions:
+        if (leaf := _end(before)) is not None and not hasattr(leaf, "variable"):
+            yield before
+
+
+def _end(node: Any) -> Any:
+    """Where a chain of nodes with one input each ends."""
+    while node is not None and len(node.next_functions) == 1:
+        node = node.next_functions[0][0]
+    return node

@@ -1,0 +1,99 @@
+"""Where a loss that is not finite got it from, as its graph shows."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from tests.probes.scalars import backward, clean, look, told
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from diagd.probes import origin
+from diagd.probes.box.writer import BoxWriter
+
+
+class House(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cellar = nn.Linear(4, 4)
+        self.stairs = nn.Linear(4, 4)
+        self.attic = nn.Linear(4, 2)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    origin._Origin.looks = 0
+    with clean():
+        yield
+
+
+def ones() -> torch.Tensor:
+    return torch.ones(3, 4)
+
+
+def log_of_zero(house: House) -> torch.Tensor:
+    height = torch.log(torch.relu(house.stairs(house.cellar(ones()))) * 0)
+    found: torch.Tensor = house.attic(height - height).mean()
+    return found
+
+
+def no_labels(house: House) -> torch.Tensor:
+    mask = torch.zeros(3)
+    found: torch.Tensor = (house.attic(house.cellar(ones())).sum(1) * mask).sum() / mask.sum()
+    return found
+
+
+def bad_batch(house: House) -> torch.Tensor:
+    found: torch.Tensor = house.attic(house.stairs(torch.full((3, 4), float("nan")))).mean()
+    return found
+
+
+def bad_weight(house: House) -> torch.Tensor:
+    with torch.no_grad():
+        house.stairs.weight[0, 0] = float("inf")
+    found: torch.Tensor = house.attic(torch.tanh(house.stairs(torch.tanh(house.cellar(ones()))))).mean() * float("nan")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("loss", "operation", "behind"),
+    [
+        (log_of_zero, "Sub", "House.stairs"),
+        (no_labels, "Div", "House.attic"),
+        (bad_batch, "input", "House.stairs"),
+        (bad_weight, "weight", "House.stairs"),
+    ],
+)
+def test_the_operation_is_named_with_the_parameters_behind_it(
+    recording: BoxWriter, loss: Callable[[House], torch.Tensor], operation: str, behind: str
+) -> None:
+    house = House()
+    look(house)
+    backward(loss(house))
+    fact = told(recording).fact(0, "nonfinite/origin")
+    assert fact is not None
+    said, _, names = fact[1].partition("\t")
+    assert (fact[0], said) == (1, operation)
+    assert names.startswith(behind)
+
+
+def test_what_a_checkpoint_has_not_kept_is_not_made_again(recording: BoxWriter) -> None:
+    house, calls = House(), []
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        found: torch.Tensor = torch.log(house.stairs(x) * 0 - 1)
+        return found
+
+    backward(checkpoint(inner, house.cellar(ones()), use_reentrant=False).mean())
+    assert len(calls) == 2  # the forward pass, and the backward pass's own
+    assert told(recording).fact(0, "nonfinite/origin") is not None
+
+
+def test_a_finite_loss_is_not_looked_into_and_others_seldom(recording: BoxWriter) -> None:
+    house = House()
+    backward(house.attic(ones()).mean())
+    assert told(recording).fact(0, "nonfinite/origin") is None
+    for _ in range(origin.LOOKS + 3):
+        backward(no_labels(house))
+    assert origin._Origin.looks == origin.LOOKS
