@@ -1,5 +1,6 @@
 """What counts as a training step where there is an engine, or no optimizer; the budget; the benchmark's switch."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,3 +121,17 @@ def test_the_benchmark_switches_the_probes_off_and_on_and_writes_each_step_down(
     rows = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
     assert rows == [(step, step * 10, int((step - 1) // 3 % 2 == 0)) for step in range(1, 13)]
     assert recording.live[Live.ENABLED] == 1
+
+
+def test_what_parts_have_counted_for_themselves_is_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((100, 400))
+    monkeypatch.setattr(cost, "_clock", lambda: next(times))
+    STATE.live[Live.OVERHEAD_NS] = 1000
+    begun = cost.begin()
+    BUDGET.spent(250)
+    cost.count(begun)
+    assert STATE.live[Live.OVERHEAD_NS] == 1300
+
+
+def test_the_cost_is_this_threads_cpu_time() -> None:
+    assert cost._clock is time.thread_time_ns

@@ -11,17 +11,16 @@ Both are of training alone: no gradients, or a model that was told to evaluate, 
 
 import sys
 import threading
-import time
 import weakref
 from typing import Any
 
-from diagd.probes import fingerprint, inputs, randomness
+from diagd.probes import cost, fingerprint, inputs, randomness
 from diagd.probes.box.layout import Live
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 TURNS = 12  # of an epoch's beginning are looked at
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 
 
 class _Turns:
@@ -46,7 +45,7 @@ def fetched(iterator: Any, batch: Any) -> None:
     randomness.at_fetch()
     if not sys.modules["torch"].is_grad_enabled():
         return
-    began = time.monotonic_ns()
+    began = cost.begin()
     number = getattr(iterator, "_num_yielded", 0)
     if getattr(iterator, "_num_workers", 0) > 1 and 0 < number <= TURNS * iterator._num_workers:
         fingerprint.take(batch, lambda value: _in_turn(iterator, number, value))
@@ -56,7 +55,7 @@ def fetched(iterator: Any, batch: Any) -> None:
     if step != _looked["step"] and not STATE.evaluating and inputs.is_due(step):
         _looked["step"] = step
         fingerprint.take(batch, lambda value: SIGNALS.record("data/loaded", value, step + 1))
-    live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _in_turn(iterator: Any, number: int, value: int) -> None:

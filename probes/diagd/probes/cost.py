@@ -1,6 +1,7 @@
 """What the probes cost this rank: measured by the rank itself, held under the budget, and switched for a benchmark."""
 
 import os
+import time
 
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
@@ -12,6 +13,7 @@ _WINDOW_NS = 3_000_000_000
 _MIN_STEPS = 50  # the first of them are a start's, and no measure
 _PATIENCE = 4  # windows over the budget, though samples are as rare as can be, before operations lose details
 _OVERHEAD = int(Live.OVERHEAD_NS)
+_clock = time.thread_time_ns
 
 
 class _Window:
@@ -34,8 +36,8 @@ def forget() -> None:
 class Sampled:
     """Adds up what one part of the probes costs, from the few times that it is timed.
 
-    By the wall's clock, as the one for CPU time is a system call. On a busy machine that also counts what other threads
-    and processes took in between; so a time far above the typical one (a running median) is cut down to that.
+    A time far above the typical one (a running median) is cut down to that. Python's way of operations tells the wall's
+    clock, which on a busy machine also counts what other threads and processes took in between.
     """
 
     __slots__ = ("_typical",)
@@ -48,6 +50,22 @@ class Sampled:
         typical = self._typical or ns
         self._typical = typical + (typical >> 4 if ns > typical else -(typical >> 4))
         STATE.live[_OVERHEAD] += min(ns, 3 * typical) * (MASK + 1)
+
+
+def begin() -> tuple[int, int]:
+    """A part of the probes begins that is timed each time; for `count`."""
+    return _clock(), STATE.live[_OVERHEAD] if STATE.live is not None else 0
+
+
+def count(begun: tuple[int, int]) -> None:
+    """It is over: what it took, and what parts within it have counted for themselves only once.
+
+    In CPU time of the thread: what others take from a busy machine meanwhile is no cost of the probes, and by the
+    wall's clock it was several times what they do take.
+    """
+    live = STATE.live
+    if live is not None:
+        live[_OVERHEAD] = begun[1] + _clock() - begun[0]
 
 
 def step_completed(step: int, now: int) -> None:

@@ -12,10 +12,9 @@ after an optimizer's step: a hook on all modules is there only until then, and n
 import itertools
 import sys
 import threading
-import time
 from typing import Any
 
-from diagd.probes import fingerprint, randomness
+from diagd.probes import cost, fingerprint, randomness
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import EAGER, around_eager, hook_eager
@@ -26,7 +25,7 @@ from diagd.probes.state import STATE
 EARLY_STEPS = 16  # each of them is looked at
 EVERY = 4  # steps, after that
 DROPOUT_NAMES = 3
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 _FORWARDS = {
     "torch.nn.parallel.distributed": ("DistributedDataParallel", "forward"),
     "torch.distributed.fsdp.fully_sharded_data_parallel": ("FullyShardedDataParallel", "forward"),
@@ -100,7 +99,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A wrapper's forward; FSDP2's hook is given the module and its arguments as such."""
     if not _wanted():
         return
-    began = time.monotonic_ns()
+    began = cost.begin()
     wrapper, given = args[0], args[1:]
     if type(wrapper).__name__ == "FSDPState":
         module, given, kwargs = args[1], args[2], args[3]
@@ -112,7 +111,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not INPUTS.told_replicas:
             INPUTS.told_replicas = _tell_replicas(wrapper)
         _look(module, given, kwargs)
-    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -202,11 +201,11 @@ def _hook(torch: Any, probe: Probe) -> Any:
 
 def _first_call(module: Any, args: tuple[Any, ...]) -> None:
     if _wanted():
-        began = time.monotonic_ns()
+        began = cost.begin()
         _disarm()
         randomness.at_forward()
         _look(module, args, {})
-        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+        cost.count(began)
 
 
 def _disarm() -> None:

@@ -7,13 +7,12 @@ digests.
 """
 
 import sys
-import time
 import weakref
 import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, dtypes, gradients, inventory, states
+from diagd.probes import cost, digest, dtypes, gradients, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -32,7 +31,7 @@ EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first 
 # many steps later than the time before, doubled each time: a script may make optimizers without end.
 LOOK_AGAIN = TURN
 MANY_OPTIMIZERS = 64
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 
 _hooks: list[Any] = []
 _patches = Patches()
@@ -129,14 +128,14 @@ def _before(optimizer: Any) -> None:
     step = max(STATE.live[_STEP], 0) + 1
     due = given.due(step, step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES)
     if due:
-        began = time.monotonic_ns()
+        began = cost.begin()
         _take(due, step)
-        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+        cost.count(began)
 
 
 def _meet(optimizer: Any) -> None:
     """Before the very first step: what the ranks begin with. Before another optimizer's: what there is anew."""
-    began = time.monotonic_ns()
+    began = cost.begin()
     _remember(optimizer)
     step = max(STATE.live[_STEP], 0)
     if LEDGER.step < 0:
@@ -149,7 +148,7 @@ def _meet(optimizer: Any) -> None:
         _look(optimizer)
     if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth:
         LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
-    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _after(optimizer: Any) -> None:
@@ -162,10 +161,10 @@ def _after(optimizer: Any) -> None:
         _look_at_states()
     due = _due(step)
     if due or ledger.pending:
-        began = time.monotonic_ns()
+        began = cost.begin()
         _collect()
         _take(due, step)
-        STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+        cost.count(began)
 
 
 def _due(step: int) -> list[_Row]:
@@ -234,12 +233,12 @@ def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
 
 def _look_at_states() -> None:
     """Right after the first step: by then optimizers have what they keep."""
-    began = time.monotonic_ns()
+    began = cost.begin()
     for optimizer in [ref() for ref in LEDGER.optimizers.values()]:
         for found, tensor, read in states.of(optimizer, LEDGER.owners) if optimizer is not None else ():
             _note(found, tensor, read)
     LEDGER.owners.clear()
-    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> _Row | None:
@@ -252,6 +251,7 @@ def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[
         return known
     number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
     if number is None:
+        STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
         return None
     row = LEDGER.known[key] = _Row(number, found.name, read, shape)
     if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:

@@ -11,7 +11,7 @@ import time
 import weakref
 from typing import Any
 
-from diagd.probes import census, later, losses
+from diagd.probes import census, cost, later, losses
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import hook_eager
@@ -31,7 +31,7 @@ AT_ONCE = 128  # parameters told of in one step
 BURSTS = 4  # times that all of them are told of because something is not finite
 MANY_OPTIMIZERS = 8
 _RECORD_NS = 1000
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 
 _hooks: list[Any] = []
 
@@ -117,8 +117,8 @@ def _before(optimizer: Any) -> None:
     one = NORMS.of(optimizer)
     if one is None:
         return
-    began = time.monotonic_ns()
-    one.pace(began)
+    began = cost.begin()
+    one.pace(time.monotonic_ns())
     later.arrived()
     step = max(STATE.live[_STEP], 0) + 1
     NORMS.rates.before_step(optimizer, step)
@@ -128,17 +128,17 @@ def _before(optimizer: Any) -> None:
     if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:
         with later.unseen(torch):
             _measure(torch, one, optimizer, step)
-        one.spent(time.monotonic_ns() - began)
+        one.spent(time.thread_time_ns() - began[0])
     if census.due(step):
         census.take(step)
-    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _after(optimizer: Any) -> None:
     one = NORMS.optimizers.get(id(optimizer))
     if one is None or one.ref() is not optimizer or not STATE.recording:
         return
-    began = time.monotonic_ns()
+    began = cost.begin()
     torch = sys.modules["torch"]
     if one.updates.begun and later.possible(torch):
         with later.unseen(torch):
@@ -147,7 +147,7 @@ def _after(optimizer: Any) -> None:
     if STATE.live[_STEP] != NORMS.step:
         NORMS.step = STATE.live[_STEP]
         losses.step_completed()
-    STATE.live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _measure(torch: Any, one: _Optimizer, optimizer: Any, step: int) -> None:
@@ -197,7 +197,7 @@ def _to_tell(one: _Optimizer, count: int, step: int) -> range:
 
 
 def _told(one: _Optimizer, names: list[str | None], norms: list[float], step: int, told: range) -> None:
-    began = time.monotonic_ns()
+    began = time.thread_time_ns()
     total = math.sqrt(sum(norm * norm for norm in norms))
     SIGNALS.record(one.title, total, step)
     if not math.isfinite(total) and one.bursts < BURSTS:
@@ -209,4 +209,4 @@ def _told(one: _Optimizer, names: list[str | None], norms: list[float], step: in
         if name is not None:
             SIGNALS.record("grad_norm/" + name, norms[index], step)
     census.gradients(names, norms)
-    BUDGET.spent(time.monotonic_ns() - began if told else 0)
+    BUDGET.spent(time.thread_time_ns() - began if told else 0)

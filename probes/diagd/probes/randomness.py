@@ -14,10 +14,9 @@ A generator that was seeded anew within the step shows RESEEDED: the script sees
 
 import struct
 import sys
-import time
 from typing import Any
 
-from diagd.probes import fingerprint
+from diagd.probes import cost, fingerprint
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import hook_eager
@@ -32,7 +31,7 @@ RESEEDED = -1
 _HEAD = struct.Struct("<QiiQ")
 _SIZE = 5056
 _CUDA = struct.Struct("<Qq")  # seed, offset
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 
 _hooks: list[Any] = []
 
@@ -87,12 +86,12 @@ def _stepped(_: Any) -> None:
     watch = step % (EVERY * BUDGET.stride) == 0
     if WATCH.begun is None and not watch:
         return
-    began = time.monotonic_ns()
+    began = cost.begin()
     if WATCH.begun is not None:
         _tell(step)
     WATCH.step, WATCH.forward = step, None
     WATCH.begun, WATCH.cuda = (_cpu_state(), _cuda_state()) if watch else (None, None)
-    live[_OVERHEAD] += time.monotonic_ns() - began
+    cost.count(began)
 
 
 def _tell(step: int) -> None:

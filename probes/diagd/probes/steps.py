@@ -100,7 +100,8 @@ def _stepped(optimizer: Any) -> None:
     if live is None:
         return
     now = time.monotonic_ns()
-    steps = live[_OPTIMIZER_STEPS] = live[_OPTIMIZER_STEPS] + 1
+    timed = 0 if (live[_OPTIMIZER_STEPS] + 1) & cost.MASK or not STATE.recording else time.thread_time_ns()
+    live[_OPTIMIZER_STEPS] += 1
     completed = PROGRESS.counter.stepped(optimizer)
     if PROGRESS.open == id(optimizer):
         PROGRESS.open = 0
@@ -108,8 +109,8 @@ def _stepped(optimizer: Any) -> None:
             phases.enter(_BACKWARD if STATE.backward_depth else _FORWARD)
     if completed and not PROGRESS.engine:
         _complete(now)
-    if not steps & cost.MASK and STATE.recording:
-        _hook_cost.add(2 * (time.monotonic_ns() - now))  # the hook before the step costs about the same
+    if timed:
+        _hook_cost.add(2 * (time.thread_time_ns() - timed))  # the hook before the step costs about the same
 
 
 def _complete(now: int) -> None:

@@ -34,7 +34,7 @@ class Updates:
         if not BUDGET.affords(size * self._each_ns):
             self._each_ns -= self._each_ns // 8  # a first time, or one on a busy machine, is no measure for good
             return
-        began = time.monotonic_ns()
+        began = time.thread_time_ns()
         order = parameters[self._next :] + parameters[: self._next]
         self._next = (self._next + size) % len(parameters)
         for parameter, name in order[:size]:
@@ -42,14 +42,14 @@ class Updates:
             if view is not None and name is not None:
                 whole = later.plain(parameter).numel()
                 self.begun.append((name, view, view.clone(), math.sqrt(whole / view.numel())))
-        self.step, self._began_ns = step, time.monotonic_ns() - began
+        self.step, self._began_ns = step, time.thread_time_ns() - began
 
     def after_step(self, torch: Any) -> None:
         """Tell how far they have moved."""
-        began = time.monotonic_ns()
+        began = time.thread_time_ns()
         for kind in {(view.device, view.dtype) for _, view, _, _ in self.begun}:
             self._tell(torch, [one for one in self.begun if (one[1].device, one[1].dtype) == kind])
-        took = time.monotonic_ns() - began + self._began_ns
+        took = time.thread_time_ns() - began + self._began_ns
         each = took // max(len(self.begun), 1)
         self._each_ns = min(each, 2 * self._each_ns)
         self.begun = []
