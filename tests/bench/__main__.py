@@ -1,6 +1,6 @@
 """`python -m tests.bench`: what diagd costs, and how fast it is.
 
-    python -m tests.bench [--only steps micro digests eight offline startup verdicts] [--quick]
+    python -m tests.bench [--only steps micro digests eight offline startup verdicts healthy] [--quick]
 
 Writes results/bench.json and, from it, results/bench.md; what is left out by --only keeps its earlier figures. Not a
 test: nothing fails, figures are kept. Run it on a machine that does nothing else.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import digests, eight, faults, machine, micro, offline, startup, steps
+from tests.bench import digests, eight, faults, healthy, machine, micro, offline, startup, steps
 from tests.bench.figures import percentile
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -44,11 +44,27 @@ def shown_verdicts(result: dict[str, Any]) -> list[list[str]]:
     return [["from fault to verdict", figure, f"median < 6 s, 95 % < 12 s; {result['cases']} cases, see faults.md"]]
 
 
+def measure_healthy(quick: bool) -> dict[str, Any]:
+    """From the healthy trainings, which are run by themselves."""
+    path = RESULTS / "healthy.json"
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.is_file() else {}
+    return {"runs": len(runs), "steps": sum(run["steps"] for run in runs.values()), "alarms": healthy.alarms(runs)}
+
+
+def shown_healthy(result: dict[str, Any]) -> list[list[str]]:
+    """Rows of the table."""
+    if not result["runs"]:
+        return [["false alarms in healthy trainings", "not measured", "run `python -m tests.bench.healthy`"]]
+    figure = f"{len(result['alarms'])} in {result['runs']} runs of {result['steps']} steps"
+    return [["false alarms in healthy trainings", figure, "none; see healthy.md"]]
+
+
 SECTIONS = {
     "steps": Section(lambda quick: steps.measure(24 if quick else 240), steps.shown),
     "micro": Section(lambda quick: micro.measure(10 if quick else 40), micro.shown),
     "digests": Section(lambda quick: digests.measure(3 if quick else 20), digests.shown),
     "verdicts": Section(measure_verdicts, shown_verdicts),
+    "healthy": Section(measure_healthy, shown_healthy),
     "eight": Section(lambda quick: eight.measure(8 if quick else 30, 2 if quick else 7), eight.shown),
     "offline": Section(lambda quick: offline.measure(64 if quick else 1024), offline.shown),
     "startup": Section(lambda quick: startup.measure(5 if quick else 20), startup.shown),
