@@ -65,10 +65,15 @@ def cosine_restart(count: int = 240) -> Scalars:
 
 
 def curriculum(count: int = 200) -> Scalars:
-    """Harder data from step 100 on: the loss steps up, below where it began, and falls again."""
+    """Other data from step 100 on: the model is certain of what is now wrong, and learns anew."""
     loss = falling(count)
-    loss[100:] = falling(count - 100, begin=1.8, floor=0.7, seed=3)
+    loss[100:] = falling(count - 100, begin=4.2, floor=0.7, over=15, seed=3)
     return {"loss": loss}
+
+
+def growing_latents(count: int = 220) -> Scalars:
+    """A codebook's terms grow with what the encoder puts out: the total rises to twice what it was."""
+    return {"loss": np.interp(np.arange(count), [0, 20, 120, count], [1.1, 1.07, 2.4, 2.4]) + around(0, 0.02, count)}
 
 
 def heavy_tail(count: int = 300) -> Scalars:
@@ -122,7 +127,7 @@ def evaluation_in_between(count: int = 200) -> Scalars:
 
 HEALTHY = (
     cosine_restart, heavy_tail, converged, negative, adversaries, one_bad_batch, noise_floor, rewards_grow, warming_up,
-    evaluation_in_between,
+    evaluation_in_between, growing_latents,
 )  # fmt: skip
 
 
@@ -144,6 +149,12 @@ def test_a_loss_that_rises_for_good_has_diverged() -> None:
 def test_a_rate_too_high_from_the_start_is_a_divergence() -> None:
     loss = 2.3 * 1.5 ** np.arange(30)
     assert Learning({"loss": loss}).kinds() == [("loss_divergence", "critical")]
+
+
+def test_a_jump_is_a_spike_until_it_is_seen_not_to_come_back() -> None:
+    loss = np.concatenate([falling(100), around(800, 50, 60)])
+    assert Learning({"loss": loss[:110]}).kinds() == [("loss_spike", "warning")]
+    assert ("loss_divergence", "critical") in Learning({"loss": loss}).kinds()
 
 
 def test_a_loss_on_its_way_back_has_not_diverged() -> None:

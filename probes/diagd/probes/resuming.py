@@ -4,6 +4,7 @@ Only what can be proved: that a model took none of a file's tensors because thei
 which goes on from a checkpoint of its own leaves the optimizer's moments or the schedule's position in the file. Of a
 checkpoint of another run nothing is said: fine-tuning takes the weights alone, and means to.
 
+    checkpoint/loaded     fact: weights were loaded, into a model of that class: the run need not begin untrained
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
     checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
     checkpoint/schedule   fact: a resumed run whose learning-rate schedule began anew
@@ -154,6 +155,9 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _model_took(token: Any, result: Any) -> None:
     module, given = token
+    if given and "checkpoint/loaded" not in _told:
+        _told.add("checkpoint/loaded")
+        SIGNALS.fact("checkpoint/loaded", type(module).__name__)
     file = RESUMING.file
     if file is not None and not file.model_taken:
         file.model_taken = any(

@@ -11,12 +11,15 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, noise, rolling_median
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
-from diagd.daemon.detectors.training.spike import together
+from diagd.daemon.detectors.training.spike import spike, together
 
 WIDTH = 9  # samples of the median that stands for the level
 LEAST = 24
 LASTS = 24  # samples since the best level
-LOST = 1.5  # times what had been gained since the run began
+LOST = 1.5  # times what had been gained since the run began, and
+WORSE = (
+    2.0  # times the loss that the run began with: terms that grow as the others fall rise by less (codebooks, weights)
+)
 FAR = 8.0  # deviations
 RETURNED = 0.3  # of the way back down, and it is a spike
 BLOWN = 30.0  # times both the beginning and the best: not only worse but gone
@@ -39,7 +42,8 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     run = Run(scene)
     wild = run.reinforced or run.adversarial
     losses = together(run.losses())
-    found = [one for rank, curve in losses.items() if (one := diverging(rank, curve, wild)) is not None]
+    found = [one for rank, curve in losses.items() if (one := diverging(rank, curve, wild)) is not None
+             and not _is_spike(rank, curve, wild)]  # fmt: skip
     if len(found) <= MOST * len(losses):
         return
     worst = max(found, key=lambda one: one.now)
@@ -58,6 +62,12 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     severity = Severity.CRITICAL if blown else Severity.WARNING
     yield finding("training.loss_divergence", severity, ranks, text, why, names=("loss", "lr"),
                   step=losses[worst.rank].last_step)  # fmt: skip
+
+
+def _is_spike(rank: int, curve: Curve, wild: bool) -> bool:
+    """Whether it has only just jumped, and may come back as it came."""
+    jump = spike(rank, curve, wild)
+    return jump is not None and jump.age <= LASTS
 
 
 def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
@@ -89,11 +99,11 @@ def _rising(rank: int, curve: Curve) -> Divergence | None:
     if len(smooth) - at < LASTS:
         return None
     best, now = float(smooth[at]), float(smooth[-1])
-    gained = max(curve.begin() - best, 0.1 * abs(best))
+    enough = max(LOST * (curve.begin() - best), WORSE * abs(curve.begin()))
     deviation = max(noise(level), FLOOR)
     highest = float(smooth_level[at:].max())
     back = highest - float(smooth_level[-1]) > RETURNED * (highest - float(smooth_level[at]))
-    if (now - best) / gained < LOST or (smooth_level[-1] - smooth_level[at]) < FAR * deviation / 2 or back:
+    if now - best < enough or (smooth_level[-1] - smooth_level[at]) < FAR * deviation / 2 or back:
         return None
     if float(np.median(curve.values[-LASTS // 2 :])) < curve.begin():
         return None

@@ -25,6 +25,7 @@ BEFORE = 10  # samples that show what the spread was
 TINY = 1e-7
 ALL_GROUPS = 0.95  # of the groups have rewards without spread
 _OLD = frozenset({"approx", "approxkl", "approximate", "ppo", "old", "new", "rollout", "ratio", "sampled"})
+_POLICY = frozenset({"ref", "reference", "objective", "policy", "actor", "rlhf"})
 _FACTORS = frozenset({"beta", "coef", "coeff", "coefficient", "weight"})
 _SPREADS = ("reward_std", "advantage_std", "advantage_abs", "advantage_max", "zero_std_share")
 
@@ -58,7 +59,7 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
                 " effect, casts that are kept), or the term is computed from the same log-probabilities", 0.85,
                 seen(f"{count} values of 0 while gradients and the learning rate are above 0", metric.rank, first),
                 basis=Basis.OBSERVATION if exact else Basis.INFERENCE)  # fmt: skip
-    sure = run.reinforced and exact and not to_old
+    sure = exact and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
     severity = Severity.WARNING if sure else Severity.INFO
     return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,),
                    step=int(metric.curve.steps[-count + KL_FOR - 1]))  # fmt: skip

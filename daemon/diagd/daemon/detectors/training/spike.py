@@ -23,7 +23,9 @@ JUMP = float(np.log(1.5))
 FAR = 8.0  # deviations
 OF, PERSISTS = 5, 3
 SPOKEN_OF = 60  # samples for which a spike is news; after that only if the loss has not come back
-WORSE_THAN_BEGIN = 1.2  # of what had been gained since the run began; beyond it, it is worse than untrained
+# Of what had been gained since the run began: beyond 1, the loss is worse than untrained.
+ALONE = 1.2  # where one rank's is, and no other's
+ALL = 4.0  # other data, of which a model is certain and wrong, is a few times worse for all
 WORTH = 0.15  # less of it lost is a ripple: a loss near 0 moves by large factors and little
 HEAVY = 10.0  # times the worst before, where rewards or adversaries make the loss noisy by nature
 FEW = 0.5  # of the ranks: if more jump at once, it is the weights' doing, not one rank's data
@@ -110,7 +112,7 @@ def _finding(run: Run, culprits: list[Spike], world: int) -> Finding:
     ranks = tuple(one.rank for one in culprits)
     alone = len(ranks) <= FEW * world
     of_rate = not alone and run.rate_rose(worst.rank, worst.step)
-    severity = Severity.WARNING if worst.lost >= WORSE_THAN_BEGIN and not of_rate else Severity.INFO
+    severity = Severity.WARNING if worst.lost >= (ALONE if alone else ALL) and not of_rate else Severity.INFO
     text = (
         f"the loss of {words.ranks_text(ranks)} jumps at step {worst.step}, from {figure(worst.before)} to"
         f" {figure(worst.peak)}"
