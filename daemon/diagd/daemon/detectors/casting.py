@@ -25,7 +25,9 @@ def autocast_off(scene: Scene) -> Iterator[Finding]:
     ranks = signals.ranks("autocast/on")
     stopped = {rank: step for rank in ranks if (step := _stopped(signals, rank)) is not None}
     if stopped:
-        yield _off(ranks, stopped)
+        rest = [rank for rank in ranks if rank not in stopped]
+        if all(_goes_on(signals, rank, max(stopped.values())) for rank in rest):
+            yield _off(ranks, stopped)
         return
     yield from _differing(signals, ranks)
 
@@ -35,6 +37,12 @@ def _stopped(signals: SignalBook, rank: int) -> int | None:
     found = [_since(signals.series(rank, "autocast/on"), 0.5, BEFORE, SINCE),
              _since(signals.series(rank, "autocast/share"), MUCH, LOOKS, LOOKS - 1)]  # fmt: skip
     return min((step for step in found if step is not None), default=None)
+
+
+def _goes_on(signals: SignalBook, rank: int, step: int) -> bool:
+    """Whether it is known to have run under it later than that: not all ranks are looked at in the same step."""
+    shares = signals.series(rank, "autocast/share")
+    return shares is not None and bool((shares.steps[shares.values > 0] > step).any())
 
 
 def _since(series: Series | None, least: float, before: int, since: int) -> int | None:

@@ -97,11 +97,13 @@ def _scaler(signals: SignalBook, rank: int) -> tuple[str, int, bool] | None:
     in_a_row = len(values) - (int(trained[-1]) + 1 if len(trained) else 0)
     now = float(scale.values[-1]) if scale is not None and len(scale) else np.inf
     level = f", and the scale is {now:.3g}" if np.isfinite(now) else ""
-    if in_a_row >= IN_A_ROW or (now < LOW_SCALE and values[-LOW_WINDOW:].sum() >= LOW_TIMES):
+    if in_a_row >= IN_A_ROW:
         return f"the gradient scaler has left out {in_a_row} steps in a row{level}", step, True
-    if len(values) >= WINDOW and values[-WINDOW:].mean() >= PART:
-        part = f"{int(values[-WINDOW:].sum())} of the last {WINDOW} steps"
-        return f"the gradient scaler has left out {part}{level}", step, False
+    low = now < LOW_SCALE and values[-LOW_WINDOW:].sum() >= LOW_TIMES
+    window = LOW_WINDOW if low else WINDOW
+    if low or (len(values) >= WINDOW and values[-WINDOW:].mean() >= PART):
+        part = f"{int(values[-window:].sum())} of the last {window} steps"
+        return f"the gradient scaler has left out {part}{level}", step, low
     return None
 
 

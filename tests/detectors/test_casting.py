@@ -1,0 +1,67 @@
+"""Autocast that no longer applies, or not on all ranks; and what looks like it."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.detectors.scalars import signals
+from tests.detectors.states import job
+
+from diagd.daemon.detectors.casting import autocast_off
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.scene import scene_of
+
+Ranks = Sequence[tuple[Sequence[float], Sequence[float]]]
+
+
+def find(*ranks: tuple[Sequence[float], Sequence[float]], every: int = 8) -> list[Finding]:
+    """What is said of ranks that were for this in each step, and of which so much ran under it at every 8th."""
+    made = job(len(ranks))
+    for rank, (on, share) in enumerate(ranks):
+        signals(made.state, rank, "autocast/on", range(1, len(on) + 1), on)
+        signals(made.state, rank, "autocast/share", range(2, 2 + every * len(share), every), share)
+    return list(autocast_off(scene_of(made.state)))
+
+
+def test_a_region_that_is_entered_no_more_is_told_with_the_first_step_without_it() -> None:
+    (found,) = find(([1] * 60 + [0] * 20, [1] * 7 + [0] * 3))
+    assert (found.kind, found.ranks, found.step, found.names) == ("precision.autocast_off", (0,), 58, ("autocast",))
+
+
+def test_a_second_region_around_all_modules_that_switches_it_off_is_seen_by_what_runs_under_it() -> None:
+    (found,) = find(([1] * 80, [0.9] * 6 + [0.0] * 4), ([1] * 80, [0.9] * 6 + [0.0] * 4))
+    assert (found.ranks, found.step, found.causes[0].key) == ((0, 1), 50, "region")
+
+
+def test_a_rank_is_named_alone_only_once_others_are_known_to_go_on() -> None:
+    stopped, goes_on = ([1] * 80, [0.9] * 6 + [0.0] * 3), ([1] * 80, [0.9] * 9)
+    (found,) = find(goes_on, stopped)
+    assert (found.ranks, found.causes[0].key) == ((1,), "rank")
+    assert find(([1] * 80, [0.9] * 6), stopped) == []
+
+
+def test_a_rank_that_never_is_under_it_is_named_beside_one_that_is() -> None:
+    (found,) = find(([1] * 20, [1.0] * 3), ([0] * 20, [0.0] * 3), ([1] * 20, [1.0] * 3))
+    assert (found.kind, found.ranks) == ("precision.autocast_off", (1,))
+
+
+def test_ranks_that_cast_to_other_dtypes_mismatch() -> None:
+    (found,) = find(([1] * 20, [1.0] * 3), ([2] * 20, [1.0] * 3), ([1] * 20, [1.0] * 3))
+    assert (found.kind, found.ranks) == ("precision.dtype_mismatch", (1,))
+
+
+HEALTHY: dict[str, Ranks] = {
+    "always": [([1] * 80, [1.0] * 9)],
+    "never": [([0] * 80, [0.0] * 9), ([0] * 80, [0.0] * 9)],
+    "after a warm-up": [([0] * 40 + [1] * 40, [0.0] * 5 + [1.0] * 4)],
+    "by turns, as two models": [([1, 0] * 40, [1.0, 0.0] * 4)],
+    "around a small part": [([1] * 80, [0.2] * 9)],
+    "a part that is not used in some steps": [([1] * 80, [0.2, 0.9, 0.1, 0.4, 0.0, 0.0])],
+    "a few steps without": [([1] * 60 + [0] * 5, [1.0] * 8)],
+    "only the first steps known": [([1] * 8 + [0] * 3, [1.0])],
+    "one rank not seen yet": [([1] * 20, [1.0] * 3), ([], [])],
+}
+
+
+@pytest.mark.parametrize("ranks", HEALTHY.values(), ids=HEALTHY)
+def test_of_other_trainings_nothing_is_said(ranks: Ranks) -> None:
+    assert find(*ranks) == []

@@ -1,0 +1,83 @@
+"""Float16 that runs out of range, by the graph of the loss, by outputs that rise, and by the scaler."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.detectors.scalars import signals
+from tests.detectors.states import Job, job
+
+from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.overflow import overflow
+from diagd.daemon.detectors.scene import scene_of
+
+INF, NAN = float("inf"), float("nan")
+
+
+def told(series: Mapping[str, Sequence[float]], every: int = 1) -> Job:
+    made = job(1)
+    for name, values in series.items():
+        signals(made.state, 0, name, range(1, 1 + every * len(values), every), values)
+    return made
+
+
+def find(made: Job) -> list[Finding]:
+    return list(overflow(scene_of(made.state)))
+
+
+def scaler(skipped: Sequence[int], start: float = 65536.0) -> dict[str, list[float]]:
+    """A scaler that halves its scale at each skipped step."""
+    scale, scales = start, []
+    for one in skipped:
+        scale *= 0.5 if one else 1.0
+        scales.append(scale)
+    return {"scaler/skipped": [float(one) for one in skipped], "scaler/scale": scales}
+
+
+def test_a_product_beyond_the_end_is_named_by_its_module_and_step() -> None:
+    made = told({"overflow/value": [69456.0]})
+    made.state.signals.put_fact(0, "overflow/at", 1, "Bmm\tfloat16\tEncoder.attn2.qkv.weight,Encoder.attn2.qkv.bias")
+    (found,) = find(made)
+    assert (found.kind, found.severity, found.ranks) == ("precision.overflow", Severity.CRITICAL, (0,))
+    assert found.names == ("Encoder.attn2.qkv", "float16", "inf")
+    assert "69456" in found.summary
+
+
+def test_an_output_that_becomes_inf_after_finite_ones_is_told_and_a_mask_is_not() -> None:
+    rising = {"forward/absmax/Net.score": [900.0, 8000.0, 41000.0, INF], "forward/absmax/Net.mask": [INF] * 4}
+    (found,) = find(told(rising, every=16))
+    assert (found.names[0], found.step) == ("Net.score", 49)
+    assert find(told({"forward/absmax/Net.mask": [INF] * 4})) == []
+
+
+def test_outputs_that_rise_towards_the_end_are_a_warning_before_anything_is_lost() -> None:
+    (found,) = find(told({"forward/absmax/Net.head": [9000.0, 20000.0, 45000.0], "forward/absmax/Net.body": [3.0] * 3}))
+    assert (found.severity, found.names[0]) == (Severity.WARNING, "Net.head")
+
+
+@pytest.mark.parametrize(
+    "skipped",
+    [[0] * 60 + [1] * 20, [1] * 20, [0] * 10 + [0, 1] * 20],
+    ids=["collapse", "from the start", "half of them"],
+)
+def test_a_scaler_that_goes_on_skipping_is_told(skipped: list[int]) -> None:
+    (found,) = find(told(scaler(skipped)))
+    assert found.names[0] == "grad_scaler"
+    assert found.severity == (Severity.CRITICAL if all(skipped[-20:]) else Severity.WARNING)
+
+
+HEALTHY: dict[str, dict[str, Sequence[float]]] = {
+    "finds its level at first": scaler([1] * 12 + [0] * 100, 2.0**28),
+    "is still finding it": scaler([1] * 14, 2.0**28),
+    "grows and skips every tenth step": scaler(([0] * 9 + [1]) * 12, 2.0**30),
+    "a few bad batches": scaler([0] * 80 + [1] * 5 + [0] * 10),
+    "a low scale that holds": scaler([1] * 15 + [0] * 30),
+    "clamped below the end": {"forward/absmax/T5.block": [64504.0] * 6},
+    "large from the start": {"forward/absmax/Net.head": [40000.0, 39000.0, 41000.0, 40500.0]},
+    "rises far from the end": {"forward/absmax/Net.head": [10.0, 100.0, 1000.0, 9000.0]},
+    "NaN, of whatever origin": {"forward/absmax/Net.head": [3.0, 4.0, NAN]},
+}
+
+
+@pytest.mark.parametrize("series", HEALTHY.values(), ids=HEALTHY)
+def test_of_other_trainings_nothing_is_said(series: Mapping[str, Sequence[float]]) -> None:
+    assert find(told(series)) == []
