@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from diagd.daemon.state.scalars import SignalNews
-from diagd.daemon.state.signals import KEPT, SignalBook
+from diagd.daemon.state.signals import KEPT, LEAST_KEPT, MEMORY, SignalBook
 
 NEWS = SignalNews(
     1, 10, 0, ("loss", "lr/0", "loss/dtype", "float32"), [0, 1, 0], [1, 1, 2], [3.0, 0.1, 2.0], ((2, 1, 3),)
@@ -72,3 +73,39 @@ def test_more_than_a_series_holds_at_once_is_taken_too() -> None:
     assert series is not None
     assert len(series) <= 512
     assert series.steps[-1] == 4999
+
+
+def test_of_many_ranks_less_is_kept_of_each_series_and_the_newest_is_whole() -> None:
+    book, ranks = SignalBook(), 3000
+    steps = list(range(1, 5001))
+    book.put(0, "loss", steps, [float(s) for s in steps])
+    assert len(book.series(0, "loss") or ()) > 2048
+    for rank in range(ranks):
+        for name in ("loss", "lr/0", "grad_norm", "memory/rss"):
+            book.put(rank, name, [6000], [1.0])
+    kept = KEPT
+    while kept > LEAST_KEPT and 4 * ranks * kept * 16 > MEMORY:
+        kept //= 2
+    assert kept < KEPT
+    for rank in (0, ranks - 1):
+        book.put(rank, "loss", range(6001, 12001), [2.0] * 6000)
+        series = book.series(rank, "loss")
+        assert series is not None
+        assert kept // 2 <= len(series) <= kept
+        assert series.steps[-1] == 12000
+        assert list(series.steps[-50:]) == list(range(11951, 12001))
+
+
+def test_series_of_parameters_are_bounded_over_all_ranks_and_others_are_not_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("diagd.daemon.state.signals.MAX_OF_PARAMETERS", 3)
+    book = SignalBook()
+    for rank in range(2):
+        for name in ("grad_norm/a", "grad_norm/b", "loss"):
+            book.put(rank, name, [1], [1.0])
+    assert [book.names(rank) for rank in range(2)] == [("grad_norm/a", "grad_norm/b", "loss"), ("grad_norm/a", "loss")]
+    book.begin(0, 10)
+    book.begin(0, 11)  # another process: its series are gone, and leave room
+    book.put(1, "grad_norm/b", [2], [1.0])
+    assert "grad_norm/b" in book.names(1)

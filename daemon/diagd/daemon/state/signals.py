@@ -15,6 +15,10 @@ KEPT_OF_PARAMETER = 512  # and where there is one for each parameter
 PER_PARAMETER = ("grad_norm/", "param_norm/", "update_norm/")
 _FIRST_SIZE = 64
 MAX_NAMES = 50_000  # of a rank: more is a mistake, and would cost memory
+MAX_OF_PARAMETERS = 200_000  # series of a job that there is one of for each parameter; replicas say the same anyway
+MEMORY = 256 * 2**20  # bytes for the samples of all series: of many ranks less is kept of each
+LEAST_KEPT = 256
+_SAMPLE = 16  # bytes
 
 
 class Series:
@@ -56,6 +60,14 @@ class Series:
             end = begin + self.kept // 4
             self._add(np.asarray(steps[begin:end], np.int64), np.asarray(values[begin:end], np.float64))
 
+    def hold(self, kept: int) -> None:
+        """Keep no more than so many from now on."""
+        self.kept = kept
+        while self._count > kept:
+            self._thin()
+        if len(self._steps) > kept:
+            self._steps, self._values = self._steps[:kept].copy(), self._values[:kept].copy()
+
     def _add(self, steps: Ints, values: Floats) -> None:
         if self._count + len(steps) > self.kept:
             self._thin()
@@ -82,6 +94,8 @@ class SignalBook:
         self._strings: dict[int, list[str]] = {}  # by rank, by their number
         self._series: dict[int, dict[str, Series]] = {}
         self._facts: dict[int, dict[str, tuple[int, str]]] = {}
+        self._kept = KEPT
+        self._count = self._of_parameters = 0  # series
 
     def ranks(self, name: str) -> tuple[int, ...]:
         """The ranks that have told this scalar."""
@@ -119,10 +133,23 @@ class SignalBook:
         mine = self._series.setdefault(rank, {})
         series = mine.get(name)
         if series is None:
-            if len(mine) >= MAX_NAMES:
-                return
-            series = mine[name] = Series(KEPT_OF_PARAMETER if name.startswith(PER_PARAMETER) else KEPT)
-        series.add(steps, values)
+            series = self._new(mine, name)
+        elif series.kept > self._kept:
+            series.hold(self._kept)
+        if series is not None:
+            series.add(steps, values)
+
+    def _new(self, mine: dict[str, Series], name: str) -> Series | None:
+        """Another series, where there is room for it."""
+        of_parameter = name.startswith(PER_PARAMETER)
+        if len(mine) >= MAX_NAMES or (of_parameter and self._of_parameters >= MAX_OF_PARAMETERS):
+            return None
+        self._count += 1
+        self._of_parameters += of_parameter
+        while self._kept > LEAST_KEPT and self._count * self._kept * _SAMPLE > MEMORY:
+            self._kept //= 2
+        series = mine[name] = Series(min(KEPT_OF_PARAMETER if of_parameter else KEPT, self._kept))
+        return series
 
     def put_fact(self, rank: int, name: str, step: int, text: str) -> None:
         """Replace a fact."""
@@ -131,6 +158,9 @@ class SignalBook:
     def _forget(self, rank: int, pid: int) -> None:
         """Another process under this number: its training begins anew."""
         self._pids[rank] = pid
+        gone = self._series.get(rank, {})
+        self._count -= len(gone)
+        self._of_parameters -= sum(name.startswith(PER_PARAMETER) for name in gone)
         for table in (self._strings, self._series, self._facts):
             table.pop(rank, None)
 
