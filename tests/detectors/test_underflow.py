@@ -38,7 +38,7 @@ def find(*ranks: Seen) -> list[Finding]:
         for name, shares in seen.parameters.items():
             for what, value in zip(("still", "lost", "size"), shares, strict=True):
                 signals(made.state, rank, f"roundoff/{what}/{name}", OLD[: seen.looks], [value] * seen.looks)
-        for name in {*seen.parameters, *seen.flushed}:
+        for name in (*seen.parameters, *seen.flushed):
             signals(made.state, rank, f"roundoff/flushed/{name}", OLD, [seen.flushed.get(name, 0.0)] * len(OLD))
         for name, text in {"dtype": "bfloat16", "since": "1", **seen.facts}.items():
             made.state.signals.put_fact(rank, f"roundoff/{name}", 26, text)
@@ -95,7 +95,7 @@ HEALTHY = {
     "large updates that something takes back": Seen({"Net.codebook": (1.0, 0.0, 30.0)}),
     "an embedding that is half asleep": Seen({"Net.embed.weight": (0.6, 0.85, 0.5)}),
     "the same as parameters of no adapter": Seen(LORA, count=4),
-    "adapters that move": Seen({name: (0.02, 0.3, 5.0) for name in LORA}, count=4, facts=ADAPTERS),
+    "adapters that move": Seen(dict.fromkeys(LORA, (0.02, 0.3, 5.0)), count=4, facts=ADAPTERS),
     "one adapter of four": Seen({next(iter(LORA)): (0.35, 0.8, 1.4)}, count=4, facts=ADAPTERS),
 }
 
