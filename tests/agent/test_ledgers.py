@@ -1,5 +1,6 @@
 """A rank's ledger: what the rank writes is what the aggregator's state gets, once, over the wire."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,29 @@ def test_a_file_that_is_no_ledger_or_was_cut_off_is_not_read(writer: LedgerWrite
         reader.news()
     with pytest.raises(NoLedger):
         LedgerReader(writer.path, 0, 7)
+
+
+def test_one_that_is_still_being_made_is_looked_at_again(writer: LedgerWriter, tmp_path: Path) -> None:
+    shelf, box = LedgerShelf(), writer.path.with_suffix(".box")
+    writer.add(WEIGHT)
+    made = tmp_path / "made"
+    writer.path.rename(made)
+    writer.path.write_bytes(b"")
+    assert shelf.news([(2, 7, box)]) == []
+    writer.path.write_bytes(bytes(layout.SIZE))
+    assert shelf.news([(2, 7, box)]) == []
+    made.replace(writer.path)
+    assert [news.rank for news in shelf.news([(2, 7, box)])] == [2]
+
+
+def test_one_that_stays_cut_off_is_given_up(writer: LedgerWriter) -> None:
+    shelf, box = LedgerShelf(), writer.path.with_suffix(".box")
+    whole = writer.path.read_bytes()
+    writer.path.write_bytes(b"")
+    os.utime(writer.path, (1.0, 1.0))
+    assert shelf.news([(2, 7, box)]) == []
+    writer.path.write_bytes(whole)
+    assert shelf.news([(2, 7, box)]) == []
 
 
 def test_samples_that_do_not_fit_together_are_refused() -> None:

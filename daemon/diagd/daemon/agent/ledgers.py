@@ -3,6 +3,7 @@
 import logging
 import mmap
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,11 +17,21 @@ from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
 
 log = logging.getLogger(__name__)
 
+BEING_MADE_S = 10.0  # a busy machine takes long to allocate some megabytes
+
 _KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer", Kind.STATE: "state", Kind.GRADIENT: "gradient"}
 
 
 class NoLedger(ValueError):
     """The file is no ledger that this version can read."""
+
+
+def is_new(path: Path) -> bool:
+    """Whether the file may have been made just now, and is not yet as long as it will be, or has no header yet."""
+    try:
+        return time.time() - path.stat().st_mtime < BEING_MADE_S
+    except OSError:
+        return False
 
 
 class LedgerReader:
@@ -118,6 +129,8 @@ class LedgerShelf:
         except FileNotFoundError:
             return None  # there is none yet, or no longer
         except (OSError, NoLedger) as exc:
+            if is_new(path):
+                return None  # it is being made
             log.warning("a ledger is not read: %s", exc)
             self._bad.add(path)
             return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from diagd.daemon.agent.ledgers import is_new
 from diagd.daemon.state.scalars import SignalNews
 from diagd.probes.box import signals as layout
 from diagd.probes.box.signals import Fact, Number
@@ -136,6 +137,8 @@ class SignalShelf:
         except FileNotFoundError:
             return None  # there are none yet, or no longer
         except (OSError, NoSignals) as exc:
+            if is_new(path):
+                return None  # they are being made
             log.warning("a rank's signals are not read: %s", exc)
             self._bad.add(path)
             return None
