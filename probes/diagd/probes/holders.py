@@ -7,7 +7,7 @@ no overridden method), keeps no reference to what it saw, and ends at its deadli
 
 import sys
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -178,13 +178,14 @@ class _Walk:
         root = kind.__module__.partition(".")[0] if type(kind.__module__) is str else ""
         chosen = _OF_TORCH if root == "torch" else tuple(n for n in names if type(n) is str and n not in _HIDDEN)
         owner = (kind.__name__, file_of(kind))
-        for name in chosen:
+        for name in (*chosen, *(n for n in _HOOKS if type(names.get(n)) is OrderedDict and names[n])):
             if name in names:
                 shown = f"{path}.{name}" if name != "_modules" else path
                 self._queue.append((shown, names[name], depth, (where[0], where[1], *owner)))
 
 
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None), complex, range, slice, type(len)})
+_HOOKS = ("_forward_hooks", "_backward_hooks", "_forward_pre_hooks")  # what those of a module close over may grow
 _HIDDEN = frozenset(
     {"_parameters", "_buffers", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
      "_backward_pre_hooks", "_load_state_dict_pre_hooks", "_non_persistent_buffers_set", "_state_dict_pre_hooks",

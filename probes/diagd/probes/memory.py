@@ -29,6 +29,8 @@ from diagd.probes.state import STATE
 EVERY_NS = 20_000_000  # steps may be shorter than what is worth a sample
 FIRST_LOOK_NS = 3_000_000  # what a look is thought to take before there was one
 LOOK_NS = 4_000_000
+SURE_LOOKS = 3  # of a process
+PATIENCE = 10  # samples
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 _patches = Patches()
@@ -45,6 +47,12 @@ class _Watch:
         self.read_ns = 0
         self.suspicion = suspicion.Suspicion()
         self.look_ns = FIRST_LOOK_NS
+        self.looks = self.waited = 0
+
+    def overdue(self) -> bool:
+        """Whether a look that could not be afforded is made all the same: a few are, or a leak would have no name."""
+        self.waited += 1
+        return self.looks < SURE_LOOKS and self.waited >= PATIENCE
 
 
 _watch = _Watch()
@@ -74,7 +82,7 @@ def _stepped(optimizer: Any) -> None:
     if live is None or get_ident() != STATE.trainer:
         return
     step, now_ns = live[_STEP], time.monotonic_ns()
-    if (step <= _watch.step and _watch.pid == os.getpid()) or now_ns - _watch.read_ns < EVERY_NS:
+    if (step <= _watch.step and _watch.pid == os.getpid()) or now_ns - _watch.read_ns < EVERY_NS * BUDGET.stride:
         return
     if _watch.pid != os.getpid():
         _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
@@ -84,7 +92,7 @@ def _stepped(optimizer: Any) -> None:
     SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
     live[_OVERHEAD] += time.monotonic_ns() - now_ns
-    if _watch.suspicion.due(step, resident) and BUDGET.affords(_watch.look_ns):
+    if _watch.suspicion.due(step, resident) and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
         _look(step, resident)
 
 
@@ -100,7 +108,8 @@ def _look(step: int, resident: int) -> None:
     began_ns = time.perf_counter_ns()
     _watch.suspicion.look(sys._getframe(2), step, resident, began_ns + LOOK_NS)
     took = time.perf_counter_ns() - began_ns
-    _watch.look_ns = took
+    _watch.look_ns, _watch.waited = took, 0
+    _watch.looks += 1
     BUDGET.spent(took)
 
 
