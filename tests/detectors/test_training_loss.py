@@ -168,6 +168,23 @@ def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
     assert Learning({"loss": around(3.7, 0.5, 600)}).kinds() == [("loss_plateau", "warning")]
 
 
+def test_shapes_that_are_broadcast_in_the_loss_say_why_and_sooner() -> None:
+    run = Learning({"loss": around(3.7, 0.5, 60)})
+    run.job.state.signals.put_fact(0, "loss/broadcast", 1, "64,1 64,64")
+    (found,) = run.find()
+    assert (found.kind, found.severity, found.causes[0].key) == ("training.loss_plateau", "warning", "broadcast")
+    assert "[64, 1]" in found.summary
+    fits = Learning({"loss": falling(60)})
+    fits.job.state.signals.put_fact(0, "loss/broadcast", 1, "64,1 64,64")
+    assert fits.kinds() == []
+
+
+def test_loaded_weights_make_a_flat_loss_no_warning() -> None:
+    run = Learning({"loss": around(0.4, 0.05, 600)})
+    run.job.state.signals.put_fact(0, "checkpoint/loaded", 1, "Sequential")
+    assert run.kinds() == [("loss_plateau", "info")]
+
+
 def test_a_bias_learned_is_nothing_learned() -> None:
     loss = np.concatenate([np.linspace(2.5, 2.303, 10), around(2.303, 0.02, 140)])
     (found,) = Learning({"loss": loss}).find()

@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import later, origin
+from diagd.probes import broadcasting, later, origin
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -93,6 +93,7 @@ def _look(roots: Any) -> None:
     if step != LOSSES.step:
         _finish()
         LOSSES.step = step
+        broadcasting.look(root, step)
     dtype = str(root.dtype)
     if dtype != LOSSES.dtype:
         LOSSES.dtype = dtype

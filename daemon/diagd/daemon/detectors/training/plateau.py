@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure, lasting, noise
 from diagd.daemon.detectors.training.run import Run
@@ -20,6 +20,7 @@ SAME_FOR = 20  # samples
 ABRUPT = 1e-3  # of the loss, or of a hundredth of the largest: what converges comes to rest by ever smaller changes
 COARSE = 1 << 42  # a float64 that is a multiple of this in its last bits came from a format of 10 bits or fewer
 LEAST = 100  # samples from the beginning on
+KNOWN = 40  # samples, where it is known why
 LONG = 500  # samples after which it is no longer patience that is asked for
 SKIPPED = 2  # the first may be far off: it is of untrained biases
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
@@ -39,8 +40,9 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
         return
     if run.reinforced or run.adversarial or not _is_trained(run, next(iter(losses))):
         return
-    if all(is_flat(curve) for curve in losses.values()):
-        yield _flat(run, losses)
+    shapes = run.fact("loss/broadcast")
+    if all(is_flat(curve, KNOWN if shapes else LEAST) for curve in losses.values()):
+        yield _flat(run, losses, shapes)
 
 
 def since(curve: Curve) -> int:
@@ -61,10 +63,10 @@ def is_constant(curve: Curve) -> bool:
     return len(before) <= SKIPPED or abs(float(before[-1] - curve.values[-1])) > ABRUPT * size
 
 
-def is_flat(curve: Curve) -> bool:
+def is_flat(curve: Curve, least: int = LEAST) -> bool:
     """Whether the loss has stayed within its noise since the beginning, but for what biases bring."""
     values = curve.values[SKIPPED:]
-    if len(values) < LEAST:
+    if len(values) < least:
         return False
     third = len(values) // 3
     early, middle, late = values[:third], values[third : 2 * third], values[-third:]
@@ -103,7 +105,7 @@ def _constant(run: Run, losses: dict[int, Curve], ranks: tuple[int, ...]) -> Fin
                    key="constant")  # fmt: skip
 
 
-def _flat(run: Run, losses: dict[int, Curve]) -> Finding:
+def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
     ranks = tuple(losses)
     curve = losses[ranks[0]]
     values = curve.values[SKIPPED:]
@@ -114,9 +116,19 @@ def _flat(run: Run, losses: dict[int, Curve]) -> Finding:
     )
     evidence = seen(f"begins at {figure(curve.begin())}, last third {figure(float(values[-len(values) // 3:].mean()))}",
                     ranks[0])  # fmt: skip
-    why = cause("nothing learned", "what is trained gains nothing from the inputs: predictions and targets that do not"
-                " belong together (shuffled, broadcast against each other), or inputs that do not reach the loss", 0.55,
-                evidence)  # fmt: skip
+    if shapes:
+        return _broadcast(ranks, text, shapes, evidence, curve.last_step)
+    why = cause("nothing learned", "what is trained gains nothing from the inputs: targets that do not belong to them"
+                " (shuffled, of another shape), or inputs that do not reach the loss", 0.55, evidence)  # fmt: skip
     from_nothing = not run.partly_frozen and not run.is_loaded
     severity = Severity.WARNING if from_nothing and len(values) >= LONG else Severity.INFO
     return finding("training.loss_plateau", severity, ranks, text, why, names=("loss",), step=curve.last_step)
+
+
+def _broadcast(ranks: tuple[int, ...], text: str, shapes: str, evidence: Evidence, step: int) -> Finding:
+    given, made = (f"[{shape.replace(',', ', ')}]" for shape in shapes.split())
+    text += f". In the loss, predictions of shape {given} and targets are broadcast to {made}"
+    why = cause("broadcast", "each prediction is compared with the targets of all samples, so that their mean is the"
+                " best answer", 0.9, evidence, seen(f"shapes in the loss's graph: {given}, then {made}", source="probe"),
+                basis=Basis.OBSERVATION)  # fmt: skip
+    return finding("training.loss_plateau", Severity.WARNING, ranks, text, why, names=("loss", "shape"), step=step)

@@ -93,10 +93,15 @@ class Run:
             for info in list(entry.infos.values())[:1]
         )
 
+    def fact(self, name: str) -> str:
+        """What the first rank that tells this fact says; empty where none does."""
+        told = (self.state.signals.fact(rank, name) for rank in self.ranks[:MANY])
+        return next((fact[1] for fact in told if fact is not None), "")
+
     @property
     def is_loaded(self) -> bool:
         """Whether weights were loaded: the run does not begin at the beginning."""
-        return any(self.state.signals.fact(rank, "checkpoint/loaded") is not None for rank in self.ranks[:MANY])
+        return bool(self.fact("checkpoint/loaded"))
 
     @property
     def casts_are_stale(self) -> bool:
@@ -135,9 +140,12 @@ class Run:
         """Each rank's loss: what its backward was called on, else what it logs itself."""
         found = {rank: self.curve(rank, "loss") for rank in self.state.signals.ranks("loss")}
         found = {rank: curve for rank, curve in found.items() if len(curve.steps)}
-        if not found:
-            for metric in self.metrics("loss"):
-                found.setdefault(metric.rank, metric.curve)
+        if len(self.ranks) > 1 and found:
+            return found  # what is logged is often the mean over the ranks
+        for metric in self.metrics("loss")[:1]:
+            mine = found.get(metric.rank)
+            if mine is None or len(metric.curve.steps) > 2 * len(mine.steps):  # backward passes are sampled
+                found[metric.rank] = metric.curve
         return found
 
     def gradient(self, rank: int) -> Curve:
