@@ -14,8 +14,9 @@ from torch import nn
 from diagd.daemon.agent.ledgers import LedgerReader
 from diagd.probes import gradients, inventory, ledger
 from diagd.probes.box.layout import Live
-from diagd.probes.box.ledger import Number
+from diagd.probes.box.ledger import SUFFIX, Number
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe
 from diagd.probes.state import STATE
 
@@ -98,6 +99,27 @@ def test_gradients_are_taken_in_the_steps_after_which_their_parameters_are() -> 
     assert seen["gradient weight"] == seen["weight"][1:]
     assert seen["gradient bias"] == seen["bias"][1:]
     assert "gradient frozen weight" not in seen
+
+
+@pytest.mark.usefixtures("world")
+def test_where_they_cost_too_much_they_are_taken_in_fewer_turns_all_of_which_a_cheaper_rank_takes_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, model = 6 * ledger.TURN * ledger.FROZEN_TURNS, Shed()
+    for parameter in model.wall.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    seen = []
+    for stride in (4, 2, 1):
+        monkeypatch.setattr(BUDGET, "stride", stride)
+        ledger.LEDGER.__init__()  # type: ignore[misc]
+        STATE.live[Live.STEP] = -1
+        seen.append({name: set(taken) for name, taken in train(model, steps).items()})
+        STATE.box.path.with_suffix(SUFFIX).unlink()  # type: ignore[union-attr]
+    for rarer, often in pairwise(seen):
+        assert all(rarer[name] <= often[name] for name in often)
+    assert [len(some["weight"]) for some in seen] == [3 + 12, 3 + 24, 3 + 48]
+    assert len(seen[0]["frozen weight"]) > 3
+    assert all(some["gradient bias"] == some["bias"] - {0} for some in seen)
 
 
 @pytest.mark.usefixtures("world")

@@ -11,6 +11,7 @@ from typing import Any
 
 from diagd.probes import inventory
 from diagd.probes.box.ledger import TURN, Kind
+from diagd.probes.budget import BUDGET
 
 
 class Given:
@@ -32,7 +33,12 @@ class Given:
         if step == self.step:
             return []
         self.step = step
-        return self.rows if early else self.slots.get(step % TURN, [])
+        return self.rows if early else self.slots.get(step % TURN, []) if is_turn(step, TURN) else []
+
+
+def is_turn(step: int, turn: int) -> bool:
+    """Whether tensors are taken in this turn of so many steps, or in fewer as more would cost too much."""
+    return step // turn % BUDGET.stride == 0
 
 
 def slot(name: str) -> int:

@@ -15,16 +15,20 @@ class Kept:
     """Of one optimizer."""
 
     def __init__(self) -> None:
+        self._places: list[Place] = []  # that are watched, as long as there are gradients
         self._watched: list[tuple[Place, int, int]] = []  # parameter, its gradient's id and version
         self._cleared = True
         self._passes = 0
 
     def after_step(self, optimizer: Any) -> None:
         """The optimizer has stepped: watch what it leaves."""
-        given = [(place, p) for place, p in places(optimizer) if p.grad is not None]
-        some = given[:: max(len(given) // WATCHED, 1)][:WATCHED]
-        self._watched = [(place, id(p.grad), p.grad._version) for place, p in some]
-        self._cleared, self._passes = not some, 0
+        found = _all_now(self._places)
+        if not found or len(found) < len(self._places):
+            given = [place for place, p in places(optimizer) if p.grad is not None]
+            self._places = given[:: max(len(given) // WATCHED, 1)][:WATCHED]
+            found = _all_now(self._places)
+        self._watched = found
+        self._cleared, self._passes = not found, 0
 
     def before_backward(self) -> None:
         """Gradients will be added to what is there now."""
@@ -36,13 +40,17 @@ class Kept:
     def after_backward(self) -> None:
         """What the pass has added is no clearing."""
         if not self._cleared:
-            self._watched = [(place, *now) for place, _, _ in self._watched if (now := _now(place)) is not None]
+            self._watched = _all_now([place for place, _, _ in self._watched])
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
         if not self._passes:
             return None
         return 0.0 if self._cleared or not self._watched else 1.0
+
+
+def _all_now(some: list[Place]) -> list[tuple[Place, int, int]]:
+    return [(place, *now) for place in some if (now := _now(place)) is not None]
 
 
 def _now(place: Place) -> tuple[int, int] | None:

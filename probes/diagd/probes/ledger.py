@@ -168,12 +168,11 @@ def _after(optimizer: Any) -> None:
 
 
 def _due(step: int) -> list[_Row]:
-    """By the step's number alone, which is the same on every rank."""
+    """By the step's number, which is the same on every rank, and by how rare samples have to be on this one."""
     if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
         return LEDGER.rows
-    due = LEDGER.slots.get(step % TURN, [])
-    rare = LEDGER.frozen.get(step % (TURN * FROZEN_TURNS)), LEDGER.states.get(step % (TURN * STATE_TURNS))
-    return [*due, *(row for rows in rare if rows for row in rows)] if any(rare) else due
+    kinds = (LEDGER.slots, TURN), (LEDGER.frozen, TURN * FROZEN_TURNS), (LEDGER.states, TURN * STATE_TURNS)
+    return [row for rows, turn in kinds if rows and gradients.is_turn(step, turn) for row in rows.get(step % turn, ())]
 
 
 def _open() -> bool:

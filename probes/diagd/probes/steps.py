@@ -15,6 +15,7 @@ from diagd.probes.state import STATE
 _STEP, _STEP_NS, _STARTED = int(Live.STEP), int(Live.STEP_NS), int(Live.STEP_STARTED_NS)
 _OPTIMIZER_STEPS, _BACKWARDS = int(Live.OPTIMIZER_STEPS), int(Live.BACKWARDS)
 _OPTIMIZER, _FORWARD, _BACKWARD = int(Phase.OPTIMIZER), int(Phase.FORWARD), int(Phase.BACKWARD)
+_LOOK_MASK = 3  # the budget is looked at after every fourth step
 _PATIENCE = 32  # backward passes: more than are usually accumulated for one step
 _patches = Patches()
 _hook_cost = cost.Sampled()
@@ -120,7 +121,8 @@ def _complete(now: int) -> None:
     live[_STEP_NS] = live[_STARTED] = now
     if STATE.exit_noted:
         ending.retract_exit()
-    cost.step_completed(live[_STEP], now)
+    if not live[_STEP] & _LOOK_MASK or STATE.settings.bench_steps:
+        cost.step_completed(live[_STEP], now)
 
 
 def backward_completed() -> None:

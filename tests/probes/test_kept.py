@@ -1,0 +1,68 @@
+"""Whether gradients are cleared, seen by a few of them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diagd.probes import kept
+from diagd.probes.kept import WATCHED, Kept
+from diagd.probes.places import places
+
+
+class Optimizer:
+    """Holds parameters as torch's do."""
+
+    def __init__(self, count: int, frozen: int = 0) -> None:
+        self.parameters = [SimpleNamespace(grad=None if n < frozen else gradient()) for n in range(count)]
+        self.param_groups = [{"params": self.parameters}]
+
+
+def gradient() -> Any:
+    return SimpleNamespace(_version=0)
+
+
+def accumulated(optimizer: Optimizer) -> None:
+    for parameter in optimizer.parameters:
+        if parameter.grad is not None:
+            parameter.grad._version += 1
+
+
+def step(watch: Kept, optimizer: Optimizer, cleared: bool) -> float | None:
+    """A backward pass and a step."""
+    if cleared:
+        for parameter in optimizer.parameters:
+            parameter.grad = gradient() if parameter.grad is not None else None
+    watch.before_backward()
+    accumulated(optimizer)
+    watch.after_backward()
+    found = watch.before_step()
+    watch.after_step(optimizer)
+    return found
+
+
+@pytest.mark.parametrize("frozen", [0, 17])
+def test_gradients_that_are_cleared_are_told_from_those_that_are_not(frozen: int) -> None:
+    watch, optimizer = Kept(), Optimizer(20, frozen)
+    step(watch, optimizer, cleared=True)
+    assert [step(watch, optimizer, cleared) for cleared in (True, False, False, True)] == [0, 1, 1, 0]
+
+
+def test_all_parameters_are_looked_through_only_when_a_watched_one_has_no_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+
+    def look(optimizer: Any) -> Any:
+        looked.append(1)
+        return places(optimizer)
+
+    monkeypatch.setattr(kept, "places", look)
+    watch, optimizer = Kept(), Optimizer(20)
+    for _ in range(10):
+        step(watch, optimizer, cleared=True)
+    assert len(looked) == 1
+    optimizer.parameters[0].grad = None
+    step(watch, optimizer, cleared=False)
+    assert len(looked) == 2
+    assert len(watch._watched) == WATCHED
