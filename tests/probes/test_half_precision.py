@@ -1,0 +1,128 @@
+"""What half precision does to a training, as seen in a rank; and what one step does to single numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.probes.jobs import SCRIPTS, boxes, run
+
+from diagd.daemon.agent.signals import SignalReader
+from diagd.probes import dtypes, roundings
+
+Told = dict[str, list[tuple[int, float]]]
+
+
+def signals(folder: Path) -> tuple[Told, dict[str, tuple[int, str]]]:
+    """The only rank's scalars and facts."""
+    news = SignalReader(next(folder.glob("*.signals")), 0, 1).news()
+    assert news is not None
+    found: Told = {}
+    for name, step, value in zip(news.names, news.steps, news.values, strict=True):
+        found.setdefault(news.strings[name], []).append((int(step), float(value)))
+    return found, {news.strings[name]: (step, news.strings[text]) for name, step, text in news.facts}
+
+
+def test_each_failure_is_seen_in_a_real_training(tmp_path: Path) -> None:
+    done = run(SCRIPTS / "half_precision.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ends: dict[str, int] = json.loads(done.stdout)
+    told, facts = signals(tmp_path)
+    (box,) = boxes(tmp_path)
+    assert box.live["PROBE_ERRORS"] == 0, box.identity
+
+    # Not where the cache was emptied, and before the other training has ended.
+    assert facts["autocast/swapped"][1] == "Sequential.0"
+    assert ends["emptied"] < box.live["STALE_CAST_STEP"] <= ends["swapped"]
+
+    still = {name.removeprefix("roundoff/still/"): values for name, values in told.items() if "/still/" in name}
+    assert still["Sequential.1.weight"][-1][1] == 1.0
+    assert all(values[-1][1] < 0.5 for name, values in still.items() if not name.endswith("Sequential.1.weight"))
+    assert told["roundoff/lost/Sequential.1.weight"][-1][1] == 1.0
+
+    (first, *_) = told["overflow/value"]
+    assert first[0] == ends["overflowed"]
+    assert first[1] > 65504
+    operation, dtype, names = facts["overflow/at"][1].split("\t")
+    assert (operation, dtype) == ("Bmm", "float16")
+    assert names.startswith("Scores.")
+
+    assert [value for _, value in told["scaler/skipped"]] == [1.0] * 5
+    assert [value for _, value in told["scaler/scale"]] == [4.0, 2.0, 1.0, 0.5, 0.25]
+    on = dict(told["autocast/on"])
+    assert [on[n] for n in (2, ends["swapped"], ends["swapped"] + 2)] == [1.0, 1.0, 0.0]
+
+
+class Sgd:
+    """One step on parameters in bfloat16, as seen by the probe."""
+
+    def __init__(self, values: list[float], gradients: list[float], lr: float, **more: Any) -> None:
+        parameter = torch.nn.Parameter(torch.tensor(values, dtype=torch.bfloat16))
+        parameter.grad = torch.tensor(gradients, dtype=torch.bfloat16)
+        self.optimizer = torch.optim.SGD([parameter], lr=lr, **more)
+        rows = roundings.rows(self.optimizer.param_groups, 8)
+        with torch.no_grad():
+            sample = roundings.before(rows)
+            assert sample is not None
+            self.optimizer.step()
+            seen = roundings.after(self.optimizer, sample)
+            assert seen is not None
+            counts = roundings.sums(seen, sample.before, seen.felt)
+        felt, still, lost, lucky, flushed, now, size = (row[0] for row in counts.tolist())
+        assert (felt, flushed) == (now, 0)
+        self.felt, self.still, self.lost, self.lucky, self.size = felt, still, lost, lucky, size
+
+
+def test_an_update_below_half_the_distance_to_the_next_number_is_lost() -> None:
+    # Above 1 the numbers lie 2^-7 apart; an element without a gradient does not count.
+    seen = Sgd([1.0, 1.0, 1.0], [-0.003, -0.005, 0.0], 1.0)
+    assert (seen.felt, seen.still, seen.lost) == (2, 1, 1)
+
+
+def test_zero_is_moved_by_anything() -> None:
+    seen = Sgd([0.0, 0.0], [1e-6, -1e-9], 1.0)
+    assert (seen.felt, seen.still, seen.lost, seen.lucky) == (2, 0, 0, 0)
+
+
+def test_an_update_is_counted_as_momentum_makes_it() -> None:
+    seen = Sgd([1.0], [0.5], 0.001, momentum=0.9)
+    assert seen.size == pytest.approx(0.0005 / 2**-8, rel=0.01)
+
+
+def test_parameters_in_full_precision_are_not_looked_at() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(4))], lr=0.1)
+    assert roundings.rows(optimizer.param_groups, 8) == []
+
+
+def test_an_optimizer_that_keeps_full_precision_beside_a_parameter_is_left_alone() -> None:
+    parameter = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    parameter.grad = torch.ones(4, dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD([parameter], lr=1e-4)
+    optimizer.state[parameter] = {"master": torch.ones(4)}
+    sample = roundings.before(roundings.rows(optimizer.param_groups, 8))
+    assert sample is not None
+    assert roundings.after(optimizer, sample) is None
+
+
+FREQUENCIES = 10_000.0 ** -(torch.arange(0, 64, 2) / 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "what"),
+    [
+        ("Net.freqs", FREQUENCIES, "frequencies"),
+        ("Net.rotary.inv_freq", FREQUENCIES * torch.linspace(0.1, 1, 32), "frequencies"),  # scaled, for long contexts
+        ("Net.position", torch.arange(512.0), "positions"),
+        ("Net.short", torch.arange(200.0), ""),
+        ("Net.decay", torch.linspace(1, 0.1, 32), ""),
+        ("Net.ones", torch.ones(64), ""),
+        ("Net.running_mean", torch.randn(64, generator=torch.Generator().manual_seed(0)), ""),
+    ],
+)
+def test_buffers_are_known_by_what_they_hold(name: str, values: torch.Tensor, what: str) -> None:
+    assert dtypes._what(name, values.bfloat16().double().tolist(), "torch.bfloat16") == what
+
+
+def test_frequencies_in_float16_are_known_too_though_the_last_are_rounded_more() -> None:
+    assert dtypes._what("Net.f", FREQUENCIES.half().double().tolist(), "torch.float16") == "frequencies"
