@@ -122,6 +122,9 @@ def _follow(optimizer: Any, model: Any) -> None:
         STATE.note(f"the steps of {type(optimizer).__name__} cannot be seen: its step method cannot be replaced")
         return
     _stands.append(stand)
+    steps = sys.modules.get("diagd.probes.steps")
+    if steps is not None:
+        steps.PROGRESS.optimizers_made += 1  # else the first backward pass counts as a step
 
 
 def _run(stand: Stand, hooks: str) -> None:

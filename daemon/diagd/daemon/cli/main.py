@@ -13,6 +13,7 @@ from diagd.daemon.errors import DiagdError
 # The verbs, in the order in which help lists them; each is a file in this folder that holds `command`.
 COMMANDS = (
     "run",
+    "preflight",
     "dump",
     "status",
     "top",

@@ -144,7 +144,7 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
         raise click.UsageError(_NOTHING_TO_RUN)
     folder = open_report_dir(report) if report is not None else None
     _check_record(options["record"])
-    plan = _plan(words, folder, **options)
+    plan = plan_job(words, folder, **options)
     try:
         outcome = supervise(plan, _say)
     except CannotStart as exc:
@@ -171,7 +171,8 @@ def _say(line: str) -> None:
         click.echo(f"diagd: {line}", err=True)
 
 
-def _plan(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str | None, **options: Any) -> "Plan":
+def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str | None, **options: Any) -> "Plan":
+    """What the options ask for; says what a person should know before the job starts."""
     from diagd.daemon.cli.jobs import fresh_home
     from diagd.daemon.cli.reportdir import earlier_files
     from diagd.daemon.supervisor import Plan, find_place, job_id_of

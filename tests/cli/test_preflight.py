@@ -1,0 +1,58 @@
+"""`diagd preflight`: what it says of the tensors, and how it ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diagd.daemon.cli.preflight import facts
+
+JOB = """
+import pathlib, sys, time
+import torch
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(100000):
+    (weight.sum() * 1.0).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.02)
+"""
+
+
+def tensor(**told: dict[str, str]) -> dict[str, object]:
+    digests = {step.removeprefix("s"): held for step, held in told.items()}
+    return {"name": "w", "kind": "parameter", "placement": "ddp", "dtype": "float32", "digests": digests}
+
+
+def test_facts_say_what_ranks_began_with() -> None:
+    same, apart, none = tensor(s0={"aa": "0,1"}), tensor(s0={"aa": "0", "bb": "1"}, s10={"cc": "0,1"}), tensor()
+    assert facts({"tensors": [same, same]}) == ["2 parameters of float32, ddp: equal on all ranks that hold them"]
+    assert facts({"tensors": [same, apart, none]}) == [
+        "3 parameters of float32, ddp: 1 differ between ranks, 1 not digested"
+    ]
+    assert facts({"tensors": [none]}) == ["1 parameter of float32, ddp: not digested"]
+    assert facts({}) == []
+
+
+def preflight(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "XDG_STATE_HOME": str(folder)}
+    command = [sys.executable, "-m", "diagd.daemon.cli", "preflight", *words]
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.timeout(120)
+def test_a_job_is_ended_once_its_steps_are_done(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(JOB)
+    done = preflight(tmp_path, "--steps", "4", "--report", "out", "--", sys.executable, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "diagd: 1 rank, " in done.stderr
+    assert (tmp_path / "out" / "report.json").is_file()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("words", [["--", sys.executable, "-c", "raise SystemExit(3)"], ["--", "/nonexistent/x"], []])
+def test_a_command_that_does_not_come_to_its_steps_could_not_be_checked(tmp_path: Path, words: list[str]) -> None:
+    assert preflight(tmp_path, *words).returncode == 2
