@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from diagd.probes import device_snapshot
 from diagd.probes.signals import SIGNALS
 
 EVERY_NS = 500_000_000  # reading them takes some 50 µs, and the step path pays it
@@ -22,6 +23,7 @@ class _Device:
 
     read_ns = 0
     total = 0
+    watch = device_snapshot.Watch()
 
 
 def sample(step: int, now_ns: int) -> None:
@@ -41,3 +43,5 @@ def sample(step: int, now_ns: int) -> None:
     if not _Device.total:
         _Device.total = int(cuda.get_device_properties(cuda.current_device()).total_memory)
         SIGNALS.record("memory/device_total", float(_Device.total), step)
+    allocated = stats.get("allocated_bytes", {}).get("all", {}).get("current", 0)
+    _Device.watch.note(step, float(allocated), float(_Device.total))

@@ -14,6 +14,7 @@ from diagd.daemon.detectors.growth import MIB, Growth, growth
 from diagd.daemon.detectors.holding import Holder, holder
 from diagd.daemon.detectors.memory import Forecast, forecast, newest, size_text
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Frame
 
 ALLOCATED, RESERVED, ACTIVE = "memory/device_allocated", "memory/device_reserved", "memory/device_active"
 LEAST_BYTES = 8 * MIB  # the formula's s*w; torch allocates large tensors in blocks of 2 MiB
@@ -61,7 +62,7 @@ def _leak(state: JobState, rank: int, slopes: dict[int, Growth]) -> Finding | No
         severity=_severity(ahead),
         ranks=(rank,),
         summary=words.shortened(_summary(rank, found, held, ahead)),
-        causes=(_cause(rank, found, held, why),),
+        causes=(_cause(state, rank, found, held, why),),
         names=("allocated", held.path) if held is not None else ("allocated",),
         locations=tuple(Location(rank, frame) for frame in held.places) if held is not None else (),
         step=found.since,
@@ -109,7 +110,21 @@ _WHY = {
 }
 
 
-def _cause(rank: int, found: Growth, held: Holder | None, why: str) -> Cause:
+def _snapshots(state: JobState, rank: int) -> list[Evidence]:
+    """What the two snapshots of the device say, where the rank has taken them."""
+    said = []
+    site, file = state.signals.fact(rank, "memory/device_site"), state.signals.fact(rank, "memory/snapshot")
+    if site is not None and site[1].count("\t") == 4:
+        function, name, line, size, steps = site[1].split("\t")
+        place = words.place_text(Frame(function, name, int(line)))
+        text = f"allocated in {place} and not freed within {steps} steps: {size_text(float(size))}"
+        said.append(Evidence(text, "memory snapshot", rank, site[0]))
+    if file is not None:
+        said.append(Evidence(f"a memory snapshot is in {file[1]}, for pytorch.org/memory_viz", "memory snapshot", rank))
+    return said
+
+
+def _cause(state: JobState, rank: int, found: Growth, held: Holder | None, why: str) -> Cause:
     said = [
         Evidence(
             f"allocated after the step: {size_text(found.before)} at step {found.since}, {size_text(found.now)} at step"
@@ -119,6 +134,7 @@ def _cause(rank: int, found: Growth, held: Holder | None, why: str) -> Cause:
     ]  # fmt: skip
     if held is not None:
         said.append(Evidence(f"{held.what}: {held.grew} more in {held.steps} steps", "probe", rank))
+    said += _snapshots(state, rank)
     seen = why in ("graph", "kept")
     basis = Basis.OBSERVATION if seen else Basis.INFERENCE
     return Cause(why, _WHY[why], 0.9 if seen else 0.7, basis, tuple(said))
