@@ -128,7 +128,7 @@ def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
 def _broadcast(ranks: tuple[int, ...], text: str, shapes: str, evidence: Evidence, step: int) -> Finding:
     given, made = (f"[{shape.replace(',', ', ')}]" for shape in shapes.split())
     text += f". In the loss, predictions of shape {given} and targets are broadcast to {made}"
+    graph = seen(f"shapes in the loss's graph: {given}, then {made}", source="probe")
     why = cause("broadcast", "each prediction is compared with the targets of all samples, so that their mean is the"
-                " best answer", 0.9, evidence, seen(f"shapes in the loss's graph: {given}, then {made}", source="probe"),
-                basis=Basis.OBSERVATION)  # fmt: skip
+                " best answer", 0.9, evidence, graph, basis=Basis.OBSERVATION)  # fmt: skip
     return finding("training.loss_plateau", Severity.WARNING, ranks, text, why, names=("loss", "shape"), step=step)
