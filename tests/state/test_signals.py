@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diagd.daemon.state.scalars import SignalNews
-from diagd.daemon.state.signals import KEPT, LEAST_KEPT, MEMORY, SignalBook
+from diagd.daemon.state.signals import BEGIN_OF, KEPT, LEAST_KEPT, MEMORY, SignalBook
 
 NEWS = SignalNews(
     1, 10, 0, ("loss", "lr/0", "loss/dtype", "float32"), [0, 1, 0], [1, 1, 2], [3.0, 0.1, 2.0], ((2, 1, 3),)
@@ -59,6 +59,7 @@ def test_a_long_series_keeps_what_is_recent_whole_and_what_is_old_thinly() -> No
     assert series.taken == 40_000
     assert series.first_step == series.steps[0] == 1
     assert series.steps[-1] == 40_000
+    assert series.steps[: KEPT // BEGIN_OF].tolist() == list(range(1, KEPT // BEGIN_OF + 1))
     gaps = np.diff(series.steps)
     assert gaps.min() >= 1
     assert (gaps[-KEPT // 4 :] == 1).all()

@@ -11,6 +11,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 KEPT = 4096  # samples of a series
+BEGIN_OF = 32  # so great a part is the run's beginning, which stays whole: rules compare with it
 KEPT_OF_PARAMETER = 512  # and where there is one for each parameter
 PER_PARAMETER = ("grad_norm/", "param_norm/", "update_norm/")
 _FIRST_SIZE = 64
@@ -24,8 +25,8 @@ _SAMPLE = 16  # bytes
 class Series:
     """One scalar of one rank over its steps, oldest first.
 
-    All is kept up to the bound. Beyond it the older half loses every second sample, again and again, so that what is
-    recent is whole and what is long ago is still there, ever more thinly.
+    All is kept up to the bound. Beyond it the older half, but for the run's beginning, loses every second sample, again
+    and again, so that what is recent is whole and what is long ago is still there, ever more thinly.
     """
 
     __slots__ = ("_count", "_steps", "_values", "first_step", "kept", "taken")
@@ -69,7 +70,7 @@ class Series:
             self._steps, self._values = self._steps[:kept].copy(), self._values[:kept].copy()
 
     def _add(self, steps: Ints, values: Floats) -> None:
-        if self._count + len(steps) > self.kept:
+        while self._count + len(steps) > self.kept:
             self._thin()
         needed = self._count + len(steps)
         if needed > len(self._steps):
@@ -79,8 +80,8 @@ class Series:
         self._count = needed
 
     def _thin(self) -> None:
-        half = self._count // 2
-        keep = np.concatenate([np.arange(0, half, 2), np.arange(half, self._count)])
+        begin, half = self.kept // BEGIN_OF, self._count // 2
+        keep = np.concatenate([np.arange(begin), np.arange(begin, half, 2), np.arange(half, self._count)])
         self._count = len(keep)
         self._steps[: self._count], self._values[: self._count] = self._steps[keep], self._values[keep]
 
