@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.detectors.scalars import signals
-from tests.detectors.states import Job
-from tests.detectors.tensors import own, same, training
+from tests.detectors.states import Job, job
+from tests.detectors.tensors import ledgers, own, same, training
 
 from diagd.daemon.detectors.finding import Basis, Severity
 from diagd.daemon.state.tensors import TensorInfo
@@ -66,6 +67,22 @@ def test_a_scaling_by_hand_shows_as_one_largest_norm_of_several_shards() -> None
     found = told(FSDP2, [], own_norm(before), LIMIT).finds()
     assert (found.kind, found.severity) == ("divergence.gradient", Severity.WARNING)
     assert found.causes[0].basis is Basis.INFERENCE
+
+
+def test_replicated_weights_beside_the_shards_may_give_all_ranks_one_norm() -> None:
+    norm = TensorInfo("Net.norm.weight", shape=(10,), placement="dtensor R", peers=(0, 1))
+    made = training({FSDP2: own, norm: same}, world=2)
+    for rank in range(2):
+        signals(made.state, rank, "grad_norm", STEPS, [1.0] * 20 + [0.5] * 10)
+    assert not made.find()
+
+
+def test_shards_are_put_together_by_name_where_each_rank_names_itself_alone() -> None:
+    made = job(2)
+    for rank in range(2):
+        made.state.tensors.apply(ledgers({replace(FSDP2, peers=(rank,)): own}, (rank,)), 2)
+        signals(made.state, rank, "grad_norm", STEPS, [1.0] * 20 + [0.5] * 10)
+    assert made.finds().ranks == (0, 1)
 
 
 def test_gradients_that_are_signs_have_one_norm_by_design() -> None:

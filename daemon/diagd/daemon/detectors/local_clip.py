@@ -29,6 +29,7 @@ class Shards(NamedTuple):
     ranks: tuple[int, ...]
     names: tuple[str, ...]
     elements: dict[int, int]  # on each rank
+    whole: bool  # they train nothing else
 
 
 def local_clip(state: JobState) -> Iterator[Finding]:
@@ -41,23 +42,26 @@ def local_clip(state: JobState) -> Iterator[Finding]:
 
 def shards_of(state: JobState) -> list[Shards]:
     """As wrappers and meshes declare them."""
-    names: dict[tuple[int, ...], list[str]] = {}
-    elements: dict[tuple[int, ...], dict[int, int]] = {}
+    held: dict[str, dict[int, TensorInfo]] = {}
+    others: set[int] = set()
     for entry in state.tensors.entries:
-        infos = {
-            r: i for r, i in entry.infos.items() if i.local and i.owned and i.placement.startswith(("fsdp", "dten"))
-        }
-        if entry.kind == "parameter" and len(infos) > 1:
-            ranks = tuple(sorted(infos))
-            names.setdefault(ranks, []).append(entry.name)
-            for rank, info in infos.items():
-                sizes = elements.setdefault(ranks, {})
-                sizes[rank] = sizes.get(rank, 0) + int(np.prod(info.shape, dtype=np.int64))
-    return [Shards(ranks, tuple(found), elements[ranks]) for ranks, found in names.items()]
+        for rank, info in entry.infos.items() if entry.kind == "parameter" else ():
+            if info.owned and info.local and info.placement.startswith(("fsdp", "dtensor")):
+                held.setdefault(entry.name, {})[rank] = info
+            elif info.owned:
+                others.add(rank)
+    names: dict[tuple[int, ...], list[str]] = {}
+    for name, infos in held.items():
+        names.setdefault(tuple(sorted(infos)), []).append(name)
+    return [
+        Shards(ranks, tuple(found), {r: sum(_size(held[n][r]) for n in found) for r in ranks}, not others & {*ranks})
+        for ranks, found in names.items()
+        if len(ranks) > 1
+    ]
 
 
-def _is_shard(info: TensorInfo) -> bool:
-    return info.placement.startswith(("fsdp", "dtensor"))
+def _size(info: TensorInfo) -> int:
+    return int(np.prod(info.shape, dtype=np.int64))
 
 
 def _by_returned(state: JobState, shards: Shards) -> Finding | None:
@@ -81,9 +85,9 @@ def _by_returned(state: JobState, shards: Shards) -> Finding | None:
 
 
 def _by_limit(state: JobState, shards: Shards) -> Finding | None:
-    """Gradients of two shards and more that have the same largest norm, again and again."""
+    """Gradients of two shards and more that have the same largest norm, again and again; replicated ones would too."""
     seen = side_by_side(state, shards.ranks, "grad_norm")
-    if seen is None or not len(seen.steps) or not np.isfinite(seen.values).all():
+    if seen is None or not len(seen.steps) or not shards.whole or not np.isfinite(seen.values).all():
         return None
     top = float(seen.values.max())
     signs = any(OWN[0] < top * top / max(shards.elements[rank], 1) < OWN[1] for rank in shards.ranks)
