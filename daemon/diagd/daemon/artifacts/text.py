@@ -4,17 +4,20 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from diagd.daemon.artifacts.columns import NO_STEP, Column, Piece
+from diagd.daemon.artifacts.columns import NO_STEP, Piece
 from diagd.probes.box.metric_text import MAX_LINE, STEP_NAMES, Form, Reader, decimals_of, from_mapping, step_of
 
 MOST_NAMES = 2000  # of one piece: more are no metrics
-SHOWN = 64  # values that show to how many decimals a metric is printed
+EVERY = 4  # lines, of which one is looked at for how many decimals are printed
 _RANKED = re.compile(r"\s*\[(?:rank|default)\s?(\d{1,6})\]:?")
 TOO_LONG, NO_JSON, OTHER_COLUMNS, MANY_NAMES = (
     f"longer than {MAX_LINE} characters", "no JSON object", "other columns than the header's", "too many names",
 )  # fmt: skip
+
+
+Place = tuple[int, Callable[[float], None], Callable[[int], None], Callable[[int], None]]
 
 
 class _Columns:
@@ -22,16 +25,17 @@ class _Columns:
 
     def __init__(self, piece: Piece) -> None:
         self._piece = piece
-        self._known: dict[tuple[int, int], list[tuple[int, Column, bool]]] = {}
+        self._known: dict[tuple[int, int], list[Place]] = {}
         self._forms: list[Form] = []  # kept, as they are told apart by where they lie
 
-    def of(self, form: Form, rank: int) -> list[tuple[int, Column, bool]]:
-        """The place of each number, where it goes, and whether it may be rounded."""
+    def of(self, form: Form, rank: int) -> list[Place]:
+        """The place of each number, and what takes its value, its line and its step."""
         found = self._known.get((id(form), rank))
         if found is None:
             self._forms.append(form)
-            names = [one for one in form.names if self.has_room(rank, one[1])]
-            found = [(place, self._piece.column(rank, name), rounded) for place, name, rounded in names]
+            wanted = [(place, name) for place, name, _ in form.names if self.has_room(rank, name)]
+            columns = [(place, self._piece.column(rank, name)) for place, name in wanted]
+            found = [(place, c.values.append, c.lines.append, c.steps.append) for place, c in columns]
             self._known[id(form), rank] = found
         return found
 
@@ -60,18 +64,22 @@ def read_log(lines: Iterable[str], rank: int, piece: Piece) -> None:
             whose = rank
             if "[" in line[:4] and (ranked := _RANKED.match(line)) is not None:
                 whose = int(ranked[1])
-            _take(columns.of(form, whose), pieces, step_of(pieces[form.step]) if form.step >= 0 else None, number)
+            step = step_of(pieces[form.step]) if form.step >= 0 else None
+            for place, value, at_line, at_step in columns.of(form, whose):
+                value(float(pieces[place]))
+                at_line(number)
+                at_step(NO_STEP if step is None else step)
+            if number % EVERY == 1:
+                _note_decimals(form, pieces, whose, piece)
 
 
-def _take(wanted: list[tuple[int, Column, bool]], pieces: list[str], step: int | None, line: int) -> None:
-    place = NO_STEP if step is None else step
-    for at, column, rounded in wanted:
-        text = pieces[at]
-        column.add(line, place, float(text))
-        if rounded and len(column.values) < SHOWN:
-            decimals = decimals_of(text)
-            if decimals is not None and decimals > column.decimals:
-                column.decimals = decimals
+def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> None:
+    """To how many decimals the line's metrics are printed."""
+    for place, name, rounded in form.names:
+        column = piece.columns.get((rank, name))
+        decimals = decimals_of(pieces[place]) if rounded else None
+        if column is not None and decimals is not None:
+            column.decimals = max(column.decimals, decimals)
 
 
 def read_json(lines: Iterable[str], rank: int, piece: Piece) -> None:
