@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.procfs import Procfs, Stat, listed
 from diagd.daemon.agent.room import room
 from diagd.daemon.agent.usage import DATA_WORKER, Meter
@@ -26,13 +27,17 @@ class MemoryMeter:
     another one, and they were started anew), where there are some; `memory/at_s`, the time of it.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`, `memory/fds`,
-    `memory/children`, and, where the kernel tells cheaply, `memory/pss` and `memory/worker_pss`.
+    `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
+    `memory/worker_pss`.
     """
 
-    def __init__(self, pid: int, proc: Procfs, folders: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, pid: int, proc: Procfs, folders: Sequence[Path] = (), devices: Devices | None = None
+    ) -> None:  # fmt: skip
         self._pid = pid
         self._proc = proc
         self._folders = tuple(folders)
+        self._devices = devices
         self._often_s = self._seldom_s = self._shared_out_s = -1e9
         self._shared_out_every_s = _SHARED_OUT_S
         self._had_workers = False
@@ -53,7 +58,8 @@ class MemoryMeter:
         if now_s - self._shared_out_s >= self._shared_out_every_s:
             self._shared_out_s = now_s
             found |= self._shared_out(workers)
-        return {f"{PREFIX}{name}": value for name, value in found.items()}
+        of_devices = self._devices.of(self._pid) if self._devices is not None else {}
+        return {f"{PREFIX}{name}": value for name, value in found.items()} | of_devices
 
     def _data_workers(self, meter: Meter) -> list[int]:
         """The data workers among its children, by the name that torch gives them once they run."""

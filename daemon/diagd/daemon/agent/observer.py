@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diagd.daemon.agent import boxes, recorder, stacks
 from diagd.daemon.agent.cgroup import Cgroups
+from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
 from diagd.daemon.agent.ledgers import LedgerShelf
@@ -48,6 +49,7 @@ class Observer:
         self._folder = BoxFolder(run_dir, self._proc)
         self._exits = ExitWatch(self._proc, self._cgroups)
         self._launcher = LauncherWitness(run_dir)
+        self._devices = Devices()
         self._watches: dict[int, RankWatch] = {}  # by rank
         self._shelf = LedgerShelf()
         self._scalars = SignalShelf()
@@ -140,6 +142,7 @@ class Observer:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._files.close()
         self._exits.close()
+        self._devices.close()
         self._folder.close()
 
     def _chosen(self, ranks: Iterable[int] | None) -> list[RankWatch]:
@@ -160,7 +163,7 @@ class Observer:
                     self._folder.remove(watch.box)
                 limit, cpu = self._cgroups.memory_limit_bytes(box.pid), self._cgroups.cpu_stat(box.pid)
                 folders = self._cgroups.memory_folders(box.pid)
-                self._watches[rank] = RankWatch(box, self._proc, limit, cpu, folders)
+                self._watches[rank] = RankWatch(box, self._proc, limit, cpu, folders, self._devices)
         for rank in self._watches.keys() - found.keys():
             del self._watches[rank]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diagd.daemon.agent import boxes, frames, pyspy, stacks
+from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.memory import MemoryMeter
 from diagd.daemon.agent.pace import PaceMeter
@@ -30,13 +31,13 @@ class RankWatch:
 
     def __init__(
         self, box: Box, proc: Procfs, memory_limit_bytes: int | None = None, cpu_stat: Path | None = None,
-        memory_folders: Sequence[Path] = (),
+        memory_folders: Sequence[Path] = (), devices: Devices | None = None,
     ) -> None:  # fmt: skip
         self.box = box
         self.proc = proc
         self.pace = PaceMeter(box.pid, box.reader, proc, cpu_stat)
         self.meter = Meter(box.pid, proc)
-        self.memory = MemoryMeter(box.pid, proc, memory_folders)
+        self.memory = MemoryMeter(box.pid, proc, memory_folders, devices)
         self.stacks: tuple[Stack, ...] = ()
         self.history: tuple[Operation, ...] = ()
         self.recorder: tuple[Operation, ...] = ()

@@ -56,7 +56,8 @@ def _leak(state: JobState, rank: int, slopes: dict[int, Growth]) -> Finding | No
     if not why:
         return None
     total = newest(state, rank, "memory/device_total")
-    ahead = forecast(state, rank, found, total - found.now) if total else None  # what is reserved is used up first
+    others = newest(state, rank, "memory/device_others") or 0.0
+    ahead = forecast(state, rank, found, total - others - found.now) if total else None  # the reserve is used up first
     return Finding(
         kind="memory.device_leak",
         severity=_severity(ahead),
