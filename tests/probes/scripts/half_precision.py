@@ -12,7 +12,7 @@ STEPS = [0]
 
 def step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.zero_grad()
-    loss.backward()
+    torch.autograd.backward(loss)
     optimizer.step()
     STEPS[0] += 1
 
@@ -34,8 +34,8 @@ def swapped() -> None:
                     torch.clear_autocast_cache()
                 with torch.no_grad():
                     theirs = net(x)
-                for p, q in zip(net.parameters(), own, strict=True):
-                    p.data.copy_(q)
+                for p, kept in zip(net.parameters(), own, strict=True):
+                    p.data.copy_(kept)
                 if empties:
                     torch.clear_autocast_cache()
             step(optimizer, (mine.float() - theirs.float() - 1).pow(2).mean())
@@ -60,7 +60,8 @@ class Scores(nn.Module):
         self.query, self.key = nn.Linear(8, 64), nn.Linear(8, 64)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (self.query(x) @ self.key(x).transpose(-1, -2)).softmax(-1)
+        scores: torch.Tensor = self.query(x) @ self.key(x).transpose(-1, -2)
+        return scores.softmax(-1)
 
 
 def overflowed() -> None:
