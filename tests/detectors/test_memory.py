@@ -209,6 +209,13 @@ def test_shared_memory_that_fills_is_named_with_when_it_is_full() -> None:
     assert "/dev/shm is full in about" in found.summary
 
 
+def test_batches_that_are_kept_as_they_come_from_the_workers_are_named_with_what_keeps_them() -> None:
+    run = shm(Run(1, 150), leak(15, 30.0, base=MIB), 64 * GIB, every=10)
+    assert run.finds() == []
+    found = run.holder(path="batches", owner="", function="main").one()
+    assert (found.kind, found.names, found.locations[0].frame.line) == ("memory.shm", ("shm", "batches"), 12)
+
+
 def test_files_can_run_out_too() -> None:
     run = shm(Run(1, 200), np.array([1.0, 2.0, 2.0, 2.0]) * GIB, 64 * GIB)
     run.tells(0, "memory/shm_inodes_free", np.array([100_000.0, 12.0]))

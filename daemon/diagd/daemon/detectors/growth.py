@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 
 MIB = 1024 * 1024
 BLOCKS = 8
+MOST = 512  # samples that are judged
 RISING = 0.93  # of the slopes between two blocks, 26 of 28
 LEVEL = 0.2  # of the median slope: below that, two blocks are as high as each other
 STEADY = 0.5  # of the early half's slope in the late half: a cache that fills grows ever more slowly
@@ -67,6 +68,7 @@ def growth(steps: Ints, values: Floats, least: float = 0.0) -> Growth | None:
     steps, values = steps[known], values[known]
     if len(steps) < BLOCKS or values[-(len(steps) // BLOCKS) :].min() - values.min() < least:
         return None  # which most ranks are through with at once
+    steps, values = _thinned(steps, values)
     for part in BEGINS:
         begin = int(part * len(steps))
         if len(steps) - begin < BLOCKS or steps[-1] - steps[begin] < LEAST_STEPS:
@@ -75,6 +77,15 @@ def growth(steps: Ints, values: Floats, least: float = 0.0) -> Growth | None:
         if found is not None:
             return found
     return None
+
+
+def _thinned(steps: Ints, values: Floats) -> tuple[Ints, Floats]:
+    """The least value of each of at most MOST stretches, where it was: what eight blocks see of it stays the same."""
+    if len(values) <= MOST:
+        return steps, values
+    every = -(-len(values) // MOST)
+    kept = [begin + int(np.argmin(values[begin : begin + every])) for begin in range(0, len(values), every)]
+    return steps[kept], values[kept]
 
 
 def _through(steps: Ints, values: Floats) -> Growth | None:

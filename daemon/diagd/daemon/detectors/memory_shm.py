@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.growth import MIB, growth
+from diagd.daemon.detectors.holding import Holder, holder
 from diagd.daemon.detectors.memory import LEAST_BYTES, forecast, newest, node_of, size_text
 from diagd.daemon.state.job import JobState
 
@@ -14,6 +15,7 @@ LITTLE_PART = 0.1  # of it is free
 LITTLE_BYTES = 256 * MIB
 FEW_INODES = 1000
 LONG_STEPS = 300
+KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
 TWICE = 2  # samples, 5 s apart
 
 
@@ -55,8 +57,9 @@ def _fills(state: JobState, rank: int) -> Finding | None:
     found = growth(used.steps, used.values, LEAST_BYTES) if used is not None else None
     if found is None or free is None or found.grown < LEAST_BYTES:
         return None
-    ahead = forecast(state, rank, found, free)
-    if found.steps < LONG_STEPS and not ahead.near:
+    ahead, held = forecast(state, rank, found, free), holder(state, rank)
+    kept = held is not None and held.only_grows and found.steps >= KEPT_STEPS
+    if found.steps < LONG_STEPS and not ahead.near and not kept:
         return None
     summary = f"shared memory fills by {size_text(found.slope)} a step since step {found.since}"
     summary += f"; /dev/shm is full {ahead.text}"
@@ -64,18 +67,23 @@ def _fills(state: JobState, rank: int) -> Finding | None:
         "held", "batches, or storages shared by other means, are kept instead of used up", 0.7, Basis.INFERENCE,
         (Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank),),
     )  # fmt: skip
+    if held is not None and kept:
+        summary += f"; what comes from the workers is kept in {held.what}"
     severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach else Severity.INFO
-    return _finding(rank, summary, cause, found.since, severity)
+    return _finding(rank, summary, cause, found.since, severity, held if kept else None)
 
 
-def _finding(rank: int, summary: str, cause: Cause, step: int | None, severity: Severity) -> Finding:
+def _finding(
+    rank: int, summary: str, cause: Cause, step: int | None, severity: Severity, held: Holder | None = None
+) -> Finding:
     return Finding(
         kind=KIND,
         severity=severity,
         ranks=(rank,),
         summary=words.shortened(summary),
         causes=(cause,),
-        names=("shm",),
+        names=("shm", held.path) if held is not None else ("shm",),
+        locations=tuple(Location(rank, place) for place in held.places) if held is not None else (),
         step=step,
         sure=True,
         goes_on=True,
