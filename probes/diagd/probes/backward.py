@@ -7,15 +7,23 @@ from diagd.probes import autocast, forwards, overflow, phases, sites, steps
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
+from diagd.probes.native import operations
 from diagd.probes.state import STATE
 
 _SITE = int(Live.BACKWARD_SITE)
 _patches = Patches()
 
 
+class _Place:
+    """How the line is found that a backward pass is called at."""
+
+    here = staticmethod(sites.here)
+
+
 def install(probe: Probe, module: Any) -> None:
     """torch.autograd is there."""
     torch = sys.modules["torch"]
+    _Place.here = staticmethod(operations.faster("here", sites.here))
     _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, _before, _after, _failed))
 
 
@@ -31,7 +39,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         phases.enter(Phase.BACKWARD)
         live = STATE.live
         if live is not None and STATE.detail:
-            live[_SITE] = sites.site(sys._getframe(2))
+            live[_SITE] = _Place.here()
         if autocast.REGION.open and args:
             autocast.before_backward(args[0])
         if args:

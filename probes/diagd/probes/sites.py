@@ -78,6 +78,11 @@ def site(frame: Any) -> int:
     return intern(package) if package is not None else 0
 
 
+def here() -> int:
+    """The same from the caller's caller outwards."""
+    return site(sys._getframe(2))
+
+
 def intern(frame: FrameType) -> int:
     box = STATE.box
     if box is None:

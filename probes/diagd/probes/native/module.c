@@ -93,6 +93,7 @@ static PyMethodDef methods[] = {
     {"after", make_after, METH_O, NULL},
     {"wait_before", make_wait_before, METH_O, NULL},
     {"wait_after", make_wait_after, METH_O, NULL},
+    {"here", make_here, METH_O, NULL},
     {"enter", make_enter, METH_O, NULL},
     {"forget_groups", forget_groups, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

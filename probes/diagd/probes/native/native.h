@@ -75,6 +75,7 @@ PyObject *make_after(PyObject *module, PyObject *fallback);
 PyObject *forget_groups(PyObject *module, PyObject *unused);
 PyObject *make_wait_before(PyObject *module, PyObject *fallback);
 PyObject *make_wait_after(PyObject *module, PyObject *fallback);
+PyObject *make_here(PyObject *module, PyObject *fallback);
 PyObject *make_enter(PyObject *module, PyObject *fallback);
 
 /* Hand over to the Python function; whatever was set aside is cleared, unless it ends the program. */
