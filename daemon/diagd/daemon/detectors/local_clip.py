@@ -45,11 +45,13 @@ def shards_of(state: JobState) -> list[Shards]:
     held: dict[str, dict[int, TensorInfo]] = {}
     others: set[int] = set()
     for entry in state.tensors.entries:
-        for rank, info in entry.infos.items() if entry.kind == "parameter" else ():
-            if info.owned and info.local and info.placement.startswith(("fsdp", "dtensor")):
-                held.setdefault(entry.name, {})[rank] = info
-            elif info.owned:
-                others.add(rank)
+        info = next(iter(entry.infos.values()), None) if entry.kind == "parameter" else None
+        if info is None or not info.owned:
+            continue
+        if info.local and info.placement.startswith(("fsdp", "dtensor")):
+            held.setdefault(entry.name, {}).update(entry.infos)
+        else:
+            others.update(entry.infos)
     names: dict[tuple[int, ...], list[str]] = {}
     for name, infos in held.items():
         names.setdefault(tuple(sorted(infos)), []).append(name)
