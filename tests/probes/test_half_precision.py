@@ -9,7 +9,9 @@ import torch
 from tests.probes.jobs import SCRIPTS, boxes, run
 
 from diagd.daemon.agent.signals import SignalReader
-from diagd.probes import dtypes, roundings
+from diagd.probes import dtypes, overflow, roundings
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.signals import SIGNALS
 
 Told = dict[str, list[tuple[int, float]]]
 
@@ -126,3 +128,35 @@ def test_buffers_are_known_by_what_they_hold(name: str, values: torch.Tensor, wh
 
 def test_frequencies_in_float16_are_known_too_though_the_last_are_rounded_more() -> None:
     assert dtypes._what("Net.f", FREQUENCIES.half().double().tolist(), "torch.float16") == "frequencies"
+
+
+def exponential(layer: torch.nn.Module) -> torch.Tensor:
+    """Inf in float16 where nothing is multiplied with anything."""
+    loss: torch.Tensor = (layer(torch.ones(2, 8).half()) * 0 + 12).exp().float().mean()
+    return loss
+
+
+def masked(layer: torch.nn.Module) -> torch.Tensor:
+    """Every position is masked, which is NaN and no overflow."""
+    x = layer(torch.ones(2, 8).half())
+    loss: torch.Tensor = (x @ x.t() + torch.full((2, 2), -torch.inf).half()).softmax(-1).float().mean()
+    return loss
+
+
+def infinite_data(layer: torch.nn.Module) -> torch.Tensor:
+    """Inf that came in with the batch."""
+    loss: torch.Tensor = layer(torch.full((2, 8), torch.inf).half()).float().mean()
+    return loss
+
+
+@pytest.mark.parametrize(("forward", "found"), [(exponential, True), (masked, False), (infinite_data, False)])
+def test_only_what_float16_itself_has_made_infinite_is_its_overflow(
+    forward: Any, found: bool, recording: BoxWriter, tmp_path: Path
+) -> None:
+    overflow.forget()
+    loss = forward(torch.nn.Linear(8, 8).half())
+    assert not torch.isfinite(loss)
+    SIGNALS.record("loss", loss.item())
+    overflow.before_backward(loss)
+    told, facts = signals(tmp_path)
+    assert ("overflow/value" in told, "overflow/at" in facts) == (found, found)

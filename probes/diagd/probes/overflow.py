@@ -70,6 +70,7 @@ def _look(torch: Any, root: Any) -> None:
     step = max(STATE.live[int(Live.STEP)], 0) + 1
     device = root.device
     numbers = [tensor.detach().abs().amax().to(device, torch.float64) for _, _, tensor in tensors]
+    numbers += [tensor.detach().amax().to(device, torch.float64) for _, _, tensor in tensors]
     numbers += [product.to(device, torch.float64) for _, _, product in products]
     named = [(order, node, str(tensor.dtype)) for order, node, tensor in tensors]
     made = [(order, node) for order, node, _ in products]
@@ -89,15 +90,17 @@ def _product(torch: Any, named: dict[str, Any]) -> Any:
 
 
 def _tell(tensors: list[tuple[int, Any, str]], products: list[tuple[int, Any]], values: list[float], step: int) -> None:
-    sizes, made = values[: len(tensors)], values[len(tensors) :]
-    bad = [(order, node, dtype, size) for (order, node, dtype), size in zip(tensors, sizes, strict=True)
+    count = len(tensors)
+    sizes, tops, made = values[:count], values[count : 2 * count], values[2 * count :]
+    bad = [(order, node, dtype, top) for (order, node, dtype), size, top in zip(tensors, sizes, tops, strict=True)
            if not math.isfinite(size)]  # fmt: skip
     first = bad[0][0] if bad else None
     for (order, node), size in zip(products, made, strict=True):
         if LARGEST < size < math.inf and (first is None or order < first):
             _told(node, size, step)
             return
-    if bad and "float16" in bad[0][2] and bad[0][3] == math.inf and len(tensors) > 1 and bad[0][0] > tensors[0][0]:
+    # Masks hold -inf; and what is inf from the first operation on came with the data.
+    if bad and bad[0][2] == "torch.float16" and bad[0][3] == math.inf and bad[0][0] > tensors[0][0]:
         _told(bad[0][1], math.inf, step)
 
 
