@@ -15,7 +15,7 @@ DISTINCT = 0.6  # of those, so many different ones: a constant input says nothin
 LOOKS = 4  # at the generators, in a row
 NEWEST = 8  # looks that tell what the steps draw
 NEARLY = 0.75  # of them
-LARGE = 64  # numbers drawn in a step: fewer can be one decision that all ranks have to take alike
+LARGE = 128  # numbers drawn in a step: fewer can be a decision that all ranks take alike, or how a batch is mixed
 TURNS = 4  # of a loader's workers
 TURNS_ALIKE = 0.9
 
