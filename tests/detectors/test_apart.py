@@ -125,6 +125,14 @@ def test_a_rank_that_reports_later_is_compared_as_far_as_it_has_told() -> None:
     assert not rates(made, falling, falling[:40]).find()
 
 
+def test_rates_of_which_some_did_not_come_are_compared_where_all_have_told() -> None:
+    made = training({SHARD: own}, world=2)
+    for rank in range(2):
+        steps = [step for step in STEPS if step % 3 or rank]
+        signals(made.state, rank, "lr/0", steps, [0.1 - 0.001 * step for step in steps])
+    assert not made.find()
+
+
 def test_unwrapped_replicas_count_where_their_gradients_stay_equal() -> None:
     late: Content = lambda rank, step: own(rank, step) if step > 40 and rank == 1 else same(rank, step)  # noqa: E731
     given = replace(PLAIN, kind="gradient")

@@ -51,6 +51,13 @@ def test_a_gradient_that_is_lost_on_one_rank_is_named_with_the_rank_and_the_step
     assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.gradient", (2,), 65, "lost")
 
 
+def test_a_gradient_and_its_weight_that_differ_between_the_same_ranks_are_two_comparisons() -> None:
+    steps = STEPS[:5]
+    assert job({DDP: (only(2, 65), at(2, 65))}, steps=steps).finds().kind == "divergence.gradient"
+    assert not job({DDP: (only(2, 65), at(1, 65))}, steps=steps).find()
+    assert not job({DDP: (only(2, 65), at(2, 2))}, steps=steps).find()  # before the weight was equal
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

@@ -71,12 +71,23 @@ def parted_now(entry: Entry, kind: str, how: How, sure: bool) -> Parted:
 def parted(state: JobState) -> list[Parted]:
     """All such tensors, in the order in which they parted."""
     models = _by_model(state.tensors.entries)
+    given = {(e.name, e.peers): e for e in state.tensors.entries if e.kind == "gradient" and e.agreement.parts}
     found = [
         judged
         for entry in state.tensors.entries
-        if entry.agreement.unequal >= SEEN_TWICE and (judged := _judged(state, entry, models)) is not None
+        if _is_seen(entry, given) and (judged := _judged(state, entry, models)) is not None
     ]
     return sorted(found, key=lambda one: one.since)
+
+
+def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> bool:
+    """Whether it was found to differ twice, or once and its gradient between the same ranks since it was equal."""
+    seen = entry.agreement
+    if seen.unequal != 1 or entry.kind != "parameter":
+        return seen.unequal >= SEEN_TWICE
+    gradient = given.get((entry.name, entry.peers))
+    parts = gradient.agreement.parts if gradient is not None else ()
+    return any(step > seen.last_equal and classes == seen.classes for step, classes in parts)
 
 
 def _by_model(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

@@ -39,12 +39,12 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
     series = [one for one in told if one is not None and len(one)]
     if len(series) < len(told):
         return None
-    begin, end = max(int(s.steps[0]) for s in series), min(int(s.steps[-1]) for s in series)
-    steps = np.unique(np.concatenate([s.steps for s in series]))
-    steps = steps[(steps >= begin) & (steps <= end)]
+    # Not all that was told has come from each rank, so only steps that all have told are compared.
+    steps = np.unique(series[0].steps)
+    for one in series[1:]:
+        steps = np.intersect1d(steps, one.steps)
     if not len(steps):
         return None
-    # A rate is told where it changes: in between it is what it was.
     values = np.array([s.values[np.searchsorted(s.steps, steps, "right") - 1] for s in series])
     differ = np.flatnonzero(_differ(values))
     if len(differ) < TIMES or differ[-1] != len(steps) - 1:
