@@ -130,12 +130,19 @@ def test_replicas_without_a_wrapper_are_known_by_their_equal_weights_and_losses(
     assert not seen({"loss": alike}, 2, "").find()
 
 
-def test_ranks_that_exchange_what_they_compute_may_share_their_samples() -> None:
+@pytest.mark.parametrize(("operation", "found"), [
+    (Operation("ALLGATHER", "0", 9, numel=4096), False),
+    (Operation("ALLTOALL", "0", 9), False),
+    (Operation("ALLGATHER", "0", 9, numel=3), True),  # of their losses
+    (Operation("INIT", "0", 0), True),
+    (Operation("BROADCAST", "0", 9, numel=4096), True),
+])  # fmt: skip
+def test_ranks_that_exchange_what_they_compute_may_share_their_samples(operation: Operation, found: bool) -> None:
     made = seen({"input": alike, "loss": alike}, 2, "")
     placed = made.ranks[0]
-    placed.detail = replace(placed.detail, history=(Operation("ALLGATHER", "0", 9),))
+    placed.detail = replace(placed.detail, history=(operation,))
     made.passes(1.0)
-    assert not made.find()
+    assert bool(made.find()) == found
 
 
 @pytest.mark.parametrize("shard", [own, lambda rank, step: own(rank, step) if rank else same(rank, step)])

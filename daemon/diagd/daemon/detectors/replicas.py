@@ -10,8 +10,9 @@ from diagd.daemon.state.ledger import NONE
 
 RECENT = 128  # samples of a series that are compared: agents report at different moments
 OFTEN = 0.5  # operations a step
-# What averaging gradients needs. Ranks that also exchange parts of what they compute may share each sample.
-_AVERAGING = frozenset({"ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "BROADCAST", "BARRIER"})
+# Averaging gradients needs none of these. Ranks that exchange parts of what they compute may share each sample.
+_EXCHANGES = ("ALLGATHER", "ALLTOALL", "REDUCE_SCATTER", "SEND", "RECV")
+_FIGURES = 64  # elements: so few are what ranks tell each other of their losses and counts
 
 
 class Replicas(NamedTuple):
@@ -51,7 +52,8 @@ def replicas_of(state: JobState) -> list[Replicas]:
 def _only_averages(state: JobState, rank: int) -> bool:
     """Whether nothing but averaging is known of what the rank communicates."""
     detail = state.detail(rank)
-    return all(op.name in _AVERAGING for op in (*detail.history, *detail.operations))
+    operations = (*detail.history, *detail.operations)
+    return not any(op.name.startswith(_EXCHANGES) and not 0 <= op.numel <= _FIGURES for op in operations)
 
 
 def _members(text: str) -> tuple[int, ...]:
