@@ -17,10 +17,12 @@ from typing import NamedTuple
 from diagd.daemon.agent.metric_tail import CSV, JSON, TEXT, Sample, Tail
 
 MOST_FILES = 8  # of a rank
+_EARLY_ROUNDS, _LATER_EVERY = 120, 8
 _PATIENCE_S = 0.05  # a round takes a millisecond or two
 _MOST_ENTRIES = 2000  # of a working directory: one with more is no place for logs
 _KINDS = (*JSON, *CSV, *TEXT)
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|r|gpu|proc|worker)[_-]?(\d+)(?:\D|$)")
+_OTHERS = ("/debug.log", "/debug-internal.log", "/debug-core.log")  # wandb's own
 _STANDARD = ("0", "1", "2")  # what is printed is read within the rank
 
 Inode = tuple[int, int]
@@ -52,7 +54,8 @@ class MetricFiles:
         self._proc = str(proc)
         self._tails: dict[tuple[int, Inode], Tail] = {}  # by process
         self._begins: dict[Inode, int] = {}  # where to begin in a file that may hold more than this run's
-        self._pids: set[int] = set()
+        self._pids: dict[int, int] = {}  # rounds that each was in
+        self._rounds = 0
         self._pool = ThreadPoolExecutor(1, "diagd-files")
         self._round: Future[dict[int, list[Sample]]] | None = None
 
@@ -78,22 +81,29 @@ class MetricFiles:
 
     def look(self, writers: list[Writer]) -> dict[int, list[Sample]]:
         """One round: find new files, read on in those that are known."""
-        seen = {writer: self._files(writer) for writer in writers}
+        self._rounds += 1
+        folders: dict[str, list[str]] = {}  # ranks often share their working directory
+        due = any(self._is_due(writer.pid) for writer in writers)  # all at once: what several hold is nobody's
+        seen = {writer: self._files(writer, folders) for writer in writers if due}
         owners = _owners(seen)
         for writer, files in seen.items():
             for file in files:
                 if owners.get(file.inode) == writer.rank:
                     self._follow(writer.pid, file)
-        self._pids = {writer.pid for writer in writers}
+        self._pids = {writer.pid: self._pids.get(writer.pid, 0) + 1 for writer in writers}
         for key in [key for key in self._tails if key[0] not in self._pids]:
             del self._tails[key]
         return {writer.rank: samples for writer in writers if (samples := self._read(writer))}
 
-    def _files(self, writer: Writer) -> list[_Seen]:
+    def _is_due(self, pid: int) -> bool:
+        """Whether its files are looked for: often in its first minute, when it opens them."""
+        return self._pids.get(pid, 0) < _EARLY_ROUNDS or self._rounds % _LATER_EVERY == 0
+
+    def _files(self, writer: Writer, folders: dict[str, list[str]]) -> list[_Seen]:
         held = [*self._held(writer.pid)]
         # Where to begin is plain of those that are not appended to, and then seen where they lie.
         plain = [file for file in held if not file.appends]
-        return [*plain, *self._lying(writer.pid), *(file for file in held if file.appends)]
+        return [*plain, *self._lying(writer.pid, folders), *(file for file in held if file.appends)]
 
     def _held(self, pid: int) -> Iterable[_Seen]:
         """What the process has open for writing."""
@@ -102,24 +112,22 @@ class MetricFiles:
             with suppress(OSError):
                 path = f"{base}/{number}"
                 name = os.readlink(path)  # noqa: PTH115 - below /proc
-                if (
-                    number not in _STANDARD
-                    and name.lower().endswith(_KINDS)
-                    and not name.startswith(("/proc/", "/sys/"))
-                ):
+                if number not in _STANDARD and name.lower().endswith(_KINDS) and not name.endswith(_OTHERS):
                     flags = _flags(f"{self._proc}/{pid}/fdinfo/{number}")
                     about = os.stat(path)  # noqa: PTH116 - of a descriptor
                     if flags & os.O_ACCMODE and stat.S_ISREG(about.st_mode):
                         appends = bool(flags & os.O_APPEND)
                         yield _Seen((about.st_dev, about.st_ino), path, name, about.st_size, appends, True)
 
-    def _lying(self, pid: int) -> Iterable[_Seen]:
+    def _lying(self, pid: int, folders: dict[str, list[str]]) -> Iterable[_Seen]:
         """Files of records in its working directory; logs may be anybody's."""
         folder = f"{self._proc}/{pid}/cwd"
         where = ""
         with suppress(OSError):
             where = os.readlink(folder)  # noqa: PTH115 - below /proc
-        for name in _listed(folder):
+        if where not in folders:
+            folders[where] = _listed(folder)
+        for name in folders[where]:
             if name.lower().endswith((*JSON[:2], *CSV)):
                 with suppress(OSError):
                     about = os.stat(f"{folder}/{name}")  # noqa: PTH116 - below /proc

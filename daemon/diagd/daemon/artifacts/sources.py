@@ -15,7 +15,10 @@ _SUFFIXES = {
     ".stdout": LOG, ".stderr": LOG, ".json": STATE, ".wandb": WANDB, ".gz": "",
 }  # fmt: skip
 # Lie beside logs and are none.
-_OTHERS = ("requirements.txt", "config.json", "wandb-metadata.json", "wandb-summary.json", "package.json")
+_OTHERS = (
+    "requirements.txt", "config.json", "wandb-metadata.json", "wandb-summary.json", "package.json", "debug.log",
+    "debug-internal.log", "debug-core.log",
+)  # fmt: skip
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|gpu|proc|worker|node0_rank)[_-]?(\d{1,6})(?:\D|$)", re.IGNORECASE)
 _RANK_FOLDER = re.compile(r"(?:rank[_-]?)?(\d{1,6})$", re.IGNORECASE)
 _ROTATED = re.compile(r"\.(?:log|txt|out|jsonl|csv)\.(\d+)(?:\.gz)?$")
@@ -140,7 +143,8 @@ def _runs(folder: Path, found: list[Source]) -> list[RunFiles]:
     streams = _streams(found)
     counts = [sum(stream[0].kind == kind and stream[0].rank == 0 for stream in streams) for kind in KINDS]
     if max(counts, default=0) <= 1 or len({source.rank for source in found}) > 1:
-        name = found[0].path.name if len(found) == 1 else folder.resolve().name
+        alone = len(found) == 1 and found[0].kind not in (EVENTS, STATE, WANDB)  # whose names all look alike
+        name = found[0].path.name if alone else folder.resolve().name
         return [RunFiles(name, tuple(streams))]
     return [RunFiles(stream[0].path.name, (stream,)) for stream in streams]
 
