@@ -51,10 +51,10 @@ class _Optimizer:
         self.kept = losses.WATCHED[id(optimizer)] = Kept()
 
     def pace(self, now: int) -> None:
-        """Follow how long a step takes; a typical one, as a running median."""
+        """Follow how long a step takes at least: on a busy machine its wait is no room for what is done in it."""
         if self.last_ns:
             took = now - self.last_ns
-            self.step_ns += (self.step_ns // 8 or took) * (1 if took > self.step_ns else -1)
+            self.step_ns = took if not self.step_ns or took < self.step_ns else self.step_ns + self.step_ns // 8
         self.last_ns = now
 
     def spent(self, ns: int) -> None:
@@ -117,10 +117,12 @@ def _before(optimizer: Any) -> None:
     one = NORMS.of(optimizer)
     if one is None:
         return
-    began = cost.begin()
-    one.pace(time.monotonic_ns())
-    later.arrived()
     step = max(STATE.live[_STEP], 0) + 1
+    one.pace(time.monotonic_ns())
+    if BUDGET.rests(step) and not census.due(step):
+        return
+    began = cost.begin()
+    later.arrived()
     NORMS.rates.before_step(optimizer, step)
     kept = one.kept.before_step()
     if kept is not None:
@@ -137,6 +139,8 @@ def _before(optimizer: Any) -> None:
 def _after(optimizer: Any) -> None:
     one = NORMS.optimizers.get(id(optimizer))
     if one is None or one.ref() is not optimizer or not STATE.recording:
+        return
+    if BUDGET.rests(STATE.live[_STEP]) and not one.updates.begun:
         return
     began = cost.begin()
     torch = sys.modules["torch"]
