@@ -58,6 +58,14 @@ def test_a_gradient_and_its_weight_that_differ_between_the_same_ranks_are_two_co
     assert not job({DDP: (only(2, 65), at(2, 2))}, steps=steps).find()  # before the weight was equal
 
 
+def test_lost_gradients_tell_that_unwrapped_weights_did_not_part_by_the_scripts_doing() -> None:
+    tensors = [replace(PLAIN, name=f"Net.{number}") for number in range(3)]
+    pairs = {tensor: (only(1, 34), at(1, 97) if tensor is tensors[0] else same) for tensor in tensors}
+    found = job(pairs).finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.gradient", (1,), 65)
+    assert "unequal in steps 97" in found.causes[0].evidence[0].what
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

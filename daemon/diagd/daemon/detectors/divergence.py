@@ -1,6 +1,7 @@
 """Ranks that hold something else in tensors that should be the same on all of them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.apart import apart
@@ -79,7 +80,8 @@ def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
         if told.setdefault(culprits, depth) < depth:
             continue  # what differs because the weights do
         told.setdefault(parts[0].minority, depth)
-        yield _finding(kind, model, how, culprits, parts)
+        since = min(one.since for one in found if one.minority == parts[0].minority and model_of(one.entry) == model)
+        yield replace(_finding(kind, model, how, culprits, parts), step=since)  # where its effect was seen first
 
 
 def _depth(one: Parted) -> int:

@@ -154,7 +154,7 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
         return False
     siblings = models[model_of(entry)]
     if how is How.CHANGED:
-        return _few(siblings) or not _at_once(siblings)
+        return _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
     if not all(communicates(state, rank) for rank in entry.infos):
         return False
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
@@ -194,6 +194,12 @@ def _differs_by_design(entry: Entry, models: dict[str, list[Entry]]) -> bool:
 def _few(model: list[Entry]) -> bool:
     compared = [entry for entry in model if entry.agreement.first != NONE and entry.kind == "parameter"]
     return sum(entry.agreement.unequal > 0 for entry in compared) <= FEW * len(compared)
+
+
+def _is_lost(gradient: Entry) -> bool:
+    """Whether it was reduced, and then all the same on most ranks and not on the rest."""
+    seen = gradient.agreement
+    return gradient.kind == "gradient" and seen.first_equal and any(len(classes[0]) > 1 for _, classes in seen.parts)
 
 
 def _at_once(model: list[Entry]) -> bool:
