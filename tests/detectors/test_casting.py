@@ -9,6 +9,7 @@ from tests.detectors.states import job
 from diagd.daemon.detectors.casting import autocast_off
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 
 Ranks = Sequence[tuple[Sequence[float], Sequence[float]]]
 
@@ -47,6 +48,16 @@ def test_a_rank_that_never_is_under_it_is_named_beside_one_that_is() -> None:
 def test_ranks_that_cast_to_other_dtypes_mismatch() -> None:
     (found,) = find(([1] * 20, [1.0] * 3), ([2] * 20, [1.0] * 3), ([1] * 20, [1.0] * 3))
     assert (found.kind, found.ranks) == ("precision.dtype_mismatch", (1,))
+
+
+def test_ranks_that_train_different_models_may_differ() -> None:
+    made = job(2)
+    for rank, on in enumerate((1, 0)):
+        signals(made.state, rank, "autocast/on", range(1, 21), [on] * 20)
+    assert len(list(autocast_off(scene_of(made.state)))) == 1
+    stages = [LedgerNews(rank, 100 + rank, 0, (TensorInfo(f"Stage{rank}.weight"),)) for rank in range(2)]
+    made.state.tensors.apply(stages, 2)
+    assert list(autocast_off(scene_of(made.state))) == []
 
 
 HEALTHY: dict[str, Ranks] = {

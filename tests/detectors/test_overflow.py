@@ -69,6 +69,12 @@ def test_a_scaler_that_goes_on_skipping_is_told(skipped: Scalars, severity: Seve
     assert (found.names[0], found.severity) == ("grad_scaler", severity)
 
 
+def test_a_fused_optimizer_leaves_steps_out_by_itself_and_the_scale_tells() -> None:
+    falling = {**scaler([0] * 30 + [1] * 25), "scaler/skipped": [0.0] * 55}
+    (found,) = find(told(falling))
+    assert (found.names[0], found.severity) == ("grad_scaler", Severity.CRITICAL)
+
+
 HEALTHY: dict[str, Scalars] = {
     "finds its level at first": scaler([1] * 12 + [0] * 100, 2.0**28),
     "is still finding it": scaler([1] * 14, 2.0**28),

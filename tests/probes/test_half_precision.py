@@ -119,6 +119,8 @@ FREQUENCIES = 10_000.0 ** -(torch.arange(0, 64, 2) / 64)
         ("Net.short", torch.arange(200.0), ""),
         ("Net.decay", torch.linspace(1, 0.1, 32), ""),
         ("Net.ones", torch.ones(64), ""),
+        ("Net.discounts", 0.97 ** torch.arange(64.0), ""),
+        ("Net.slopes", 2.0 ** -torch.arange(1.0, 9.0), ""),
         ("Net.running_mean", torch.randn(64, generator=torch.Generator().manual_seed(0)), ""),
     ],
 )

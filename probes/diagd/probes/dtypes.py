@@ -18,6 +18,9 @@ FREQUENCY_NAMES = ("inv_freq", "inv_frequency", "inverse_freq")
 _EXACT = {"torch.bfloat16": 256, "torch.float16": 2048}  # the integers up to here are numbers of their own
 _UNEVEN = 0.04  # of the logarithm's mean difference between two neighbours, plus what rounding does to it
 _ROUNDING = {"torch.bfloat16": 2**-8, "torch.float16": 2**-11}
+# Frequencies fall fast and far, with 128 of them to 0.93 of the one before; what is discounted falls more slowly.
+_LEAST_FALL = math.log(0.95)
+_LAST = 0.02
 _SMALL = 6e-5  # below it float16 has fewer bits
 
 
@@ -72,4 +75,6 @@ def _fall_evenly(values: list[float], dtype: str) -> bool:
     kept = [math.log(value) for value in values if value > _SMALL]
     mean = kept[-1] / max(len(kept) - 1, 1)
     allowed = _UNEVEN * abs(mean) + _ROUNDING[dtype]
-    return len(kept) >= FEW and all(abs(value - mean * place) <= allowed for place, value in enumerate(kept))
+    if len(kept) < FEW or not mean < _LEAST_FALL or values[-1] > _LAST:
+        return False
+    return all(abs(value - mean * place) <= allowed for place, value in enumerate(kept))

@@ -184,6 +184,8 @@ def _compare(torch: Any, module: Any, weight: Any) -> None:
     plain = type(weight) is torch.nn.Parameter and weight.dtype is torch.float32 and later.plain(weight) is not None
     if not isinstance(module, kinds) or not plain or not (weight.requires_grad and weight.is_leaf):
         return
+    if not later.possible(torch):  # a graph is being captured
+        return
     with later.unseen(torch):
         piece = weight.detach().reshape(-1)[:PIECE].clone()
         if known is None or known[0] != autocast.REGION.serial:
@@ -199,7 +201,7 @@ def _note_half(module: Any, output: Any) -> None:
     every = max(1, PASS.halves_before // OUTPUTS)
     due = PASS.halves % every == PASS.turn % every or id(module) in PASS.hot
     torch = sys.modules["torch"]
-    if due and len(PASS.taken) < OUTPUTS and output.numel() and later.plain(output) is not None:
+    if due and len(PASS.taken) < OUTPUTS and later.plain(output) is not None and later.possible(torch):
         with later.unseen(torch):
             PASS.taken.append((id(module), output.detach().abs().amax().float()))
 

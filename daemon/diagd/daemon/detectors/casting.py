@@ -11,6 +11,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import JobState
 from diagd.daemon.state.signals import Series, SignalBook
 
 BEFORE, SINCE = 12, 8  # steps with it without a break, and then without it
@@ -29,7 +30,7 @@ def autocast_off(scene: Scene) -> Iterator[Finding]:
         if all(_goes_on(signals, rank, max(stopped.values())) for rank in rest):
             yield _off(ranks, stopped)
         return
-    yield from _differing(signals, ranks)
+    yield from _differing(scene.state, ranks)
 
 
 def _stopped(signals: SignalBook, rank: int) -> int | None:
@@ -75,10 +76,11 @@ def _off(ranks: tuple[int, ...], stopped: dict[int, int]) -> Finding:
     return _finding(culprits, "region" if not there else "rank", text, evidence, step)
 
 
-def _differing(signals: SignalBook, ranks: tuple[int, ...]) -> Iterator[Finding]:
+def _differing(state: JobState, ranks: tuple[int, ...]) -> Iterator[Finding]:
+    signals = state.signals
     kinds = {rank: _steady(signals, rank) for rank in ranks}
     known = {rank: kind for rank, kind in kinds.items() if kind is not None}
-    if len(known) < len(ranks) or len(set(known.values())) < 2:
+    if len(known) < len(ranks) or len(set(known.values())) < 2 or not _alike(state, ranks):
         return
     casts = {kind for kind in known.values() if kind}
     if 0 in known.values():
@@ -100,6 +102,12 @@ def _differing(signals: SignalBook, ranks: tuple[int, ...]) -> Iterator[Finding]
     shown = (*culprits[:2], *sorted(set(ranks) - set(culprits))[:2])
     evidence = tuple(Evidence(_casts_to(known[rank]), "probe", rank) for rank in shown)
     yield _finding(culprits, "rank", text, evidence, None, kind)
+
+
+def _alike(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether all ranks train the same, as far as is known: stages and actors may have a precision of their own."""
+    held = [set(entry.infos) for entry in state.tensors.entries if entry.kind == "parameter"]
+    return not held or any(set(ranks) <= some for some in held)
 
 
 def _casts_to(kind: float) -> str:

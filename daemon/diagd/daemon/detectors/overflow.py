@@ -93,6 +93,8 @@ def _scaler(signals: SignalBook, rank: int) -> tuple[str, int, bool] | None:
     if skipped is None or not len(skipped):
         return None
     values, step = skipped.values, int(skipped.steps[-1])
+    if not values.any() and scale is not None:  # fused optimizers leave steps out by themselves
+        values = (np.diff(scale.values) < 0).astype(np.float64)
     trained = np.flatnonzero(values == 0)
     in_a_row = len(values) - (int(trained[-1]) + 1 if len(trained) else 0)
     now = float(scale.values[-1]) if scale is not None and len(scale) else np.inf
