@@ -92,7 +92,8 @@ def test_equal_batches_under_random_numbers_of_their_own_are_a_fault_too() -> No
         {"input": constant, "loss": alike},  # a fixed grid, or one batch that is fitted on purpose
         {"input": alike, "loss": apart},  # a shared query; what differs is the target
         {"input": alike, "loaded": apart, "loss": apart},
-        {"loaded": alike, "loss": apart},  # of a wrapped model only its input counts
+        {"loaded": alike, "loss": apart},  # the wrapped model was not seen, and what goes into it may differ
+        {"loaded": alike},
         {"input": only_below(2), "loss": only_below(2)},  # some share a sample: no fault that is proved
         {"input": lambda r, s: alike(r, s) if s % 5 else apart(r, s), "loss": alike},  # small data repeat at times
         {"input": lambda r, s: alike(r, s // 8), "loss": alike},
@@ -100,6 +101,11 @@ def test_equal_batches_under_random_numbers_of_their_own_are_a_fault_too() -> No
 )  # fmt: skip
 def test_of_what_can_be_so_by_design_nothing_is_said(told: dict[str, Told]) -> None:
     assert not seen(told, 3).find()
+
+
+def test_where_the_models_input_was_not_seen_the_loaders_batches_and_the_losses_tell() -> None:
+    found = seen({"loaded": alike, "loss": alike}).finds()
+    assert (found.severity, found.names) == (Severity.CRITICAL, ("batch", "sampler"))
 
 
 def test_few_steps_prove_nothing() -> None:
@@ -163,6 +169,10 @@ def test_equal_generators_of_which_each_step_draws_are_named(loop: float, inside
     assert "random numbers" in found.summary
 
 
+def test_numbers_drawn_where_no_forward_pass_was_seen_are_worth_knowing_and_no_more() -> None:
+    assert seen({"loaded": apart, **numbers(0, 624)}).finds().severity is Severity.INFO
+
+
 def test_equal_dropout_masks_are_worth_knowing_and_no_more() -> None:
     made = seen({"input": apart, **numbers(0, 624)})
     for rank in (0, 1):
@@ -195,9 +205,9 @@ def test_equal_batches_explain_equal_numbers() -> None:
 
 
 def test_generators_of_devices_are_compared_by_seed_and_offset() -> None:
-    made = seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 4096.0})
+    made = seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 8.0})
     assert "CUDA" in made.finds().causes[0].evidence[0].what
-    assert not seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 0.0}).find()
+    assert not seen({"input": apart, "rng_cuda": alike, "drawn_cuda": lambda r, s: 4.0}).find()
 
 
 def test_workers_that_give_the_same_batches_are_named() -> None:

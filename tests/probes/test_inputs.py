@@ -147,10 +147,13 @@ def test_what_is_drawn_in_a_step_is_told_apart_from_what_the_loader_draws(told: 
     torch.manual_seed(5)
     randomness.at_forward()
     end(13)
+    end(16)
+    torch.rand(3)
+    end(17)  # whose forward pass was not seen
     found = told()
-    assert found["data/drawn"] == {5: 5, 9: randomness.BLOCK, 13: randomness.RESEEDED}
-    assert found["data/drawn_inside"] == {5: 7, 9: 0, 13: 0}
-    assert len(set(found["data/rng"].values())) == 3
+    assert found["data/drawn"] == {5: 5, 9: randomness.BLOCK, 13: randomness.RESEEDED, 17: 0}
+    assert found["data/drawn_inside"] == {5: 7, 9: 0, 13: 0, 17: randomness.BLOCK}
+    assert len(set(found["data/rng"].values())) == 4
 
 
 class Iterator4:

@@ -100,7 +100,7 @@ def _tell(step: int) -> None:
     if now is None or begun is None:
         return
     SIGNALS.record("data/rng", fingerprint.of_bytes(now), step)
-    forward = WATCH.forward or now  # not seen: all counts as drawn before it
+    forward = WATCH.forward or begun  # not seen: all may have been drawn inside it
     SIGNALS.record("data/drawn", drawn(begun, forward), step)
     SIGNALS.record("data/drawn_inside", drawn(forward, now), step)
     cuda = _cuda_state()

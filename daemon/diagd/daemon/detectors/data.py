@@ -8,14 +8,11 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.replicas import Replicas, SideBySide, alike, equal, replicas_of, side_by_side, streak
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.seeds import same_numbers
 from diagd.daemon.state.job import JobState
 
 SEEN = 6  # steps in a row at which inputs must be equal: a small dataset can repeat by chance, not so often
 DISTINCT = 0.6  # of those, so many different ones: a constant input says nothing of the samples
-LOOKS = 4  # at the generators, in a row
-NEWEST = 8  # looks that tell what the steps draw
-NEARLY = 0.75  # of them
-LARGE = 128  # numbers drawn in a step: fewer can be a decision that all ranks take alike, or how a batch is mixed
 TURNS = 4  # of a loader's workers
 TURNS_ALIKE = 0.9
 
@@ -23,7 +20,7 @@ TURNS_ALIKE = 0.9
 def same_data(scene: Scene) -> Iterator[Finding]:
     """One finding for each set of replicas that train on the same input; else one for equal random numbers."""
     for replicas in replicas_of(scene.state):
-        found = _same_batch(scene.state, replicas) or _same_numbers(scene.state, replicas)
+        found = _same_batch(scene.state, replicas) or same_numbers(scene.state, replicas)
         if found is not None:
             yield found
 
@@ -75,12 +72,13 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
     ranks = replicas.ranks
     loaded = alike(state, ranks, "data/loaded", SEEN)
     has_input = bool(state.signals.ranks("data/input"))
-    seen = alike(state, ranks, "data/input", SEEN) if has_input else loaded if replicas.wrapper == "" else None
+    seen = alike(state, ranks, "data/input", SEEN) if has_input else loaded
     times = _times_alike(seen)
     if seen is None or not times:
         return None
     losses = _losses(state, ranks, seen.steps[-times:])
-    if losses is not True and (replicas.wrapper == "" or (losses is False and not _times_alike(loaded))):
+    sure = replicas.wrapper != "" and has_input
+    if losses is not True and (not sure or (losses is False and not _times_alike(loaded))):
         return None  # by design, for all that is known: what differs is added behind this input
     proved = losses is True and replicas.wrapper != "" and not _has_groups_within(state, ranks)
     severity = Severity.CRITICAL if proved else Severity.WARNING
@@ -144,56 +142,6 @@ def _batch_cause(
     text = "no sampler gives each rank its own part of the data, or the ranks draw their data with the same seed"
     basis = Basis.OBSERVATION if proved else Basis.INFERENCE
     return Cause("sampler", text, 0.95 if proved else 0.7, basis, tuple(shown))
-
-
-def _same_numbers(state: JobState, replicas: Replicas) -> Finding | None:
-    """Generators that stand alike on all ranks, and of which each step draws."""
-    for device in ("", "_cuda"):
-        found = _drawn_alike(state, replicas.ranks, device)
-        if found is not None:
-            return found
-    return None
-
-
-def _drawn_alike(state: JobState, ranks: tuple[int, ...], device: str) -> Finding | None:
-    stands = alike(state, ranks, f"data/rng{device}", LOOKS)
-    before = side_by_side(state, ranks, f"data/drawn{device}") if stands is not None else None
-    if stands is None or before is None or len(stands.steps) != len(before.steps):
-        return None
-    times = min(streak(equal(stands)), streak(equal(before)))
-    if times < LOOKS:
-        return None
-    inside = side_by_side(state, ranks, "data/drawn_inside") if not device else None
-    drawn = [before] if inside is None else [before, inside]
-    if any((one.values[:, -NEWEST:] < 0).any() for one in drawn):
-        return None  # the script seeds at each step, and so knows what it does
-    outside_large = _large(before, times)
-    if not outside_large and (inside is None or not _large(inside, times)):
-        return None
-    since = int(stands.steps[-times])
-    dropout = state.signals.fact(ranks[0], "data/dropout")
-    only_dropout = dropout is not None and (bool(device) or not outside_large)
-    what = "drop the same elements" if only_dropout else "draw the same random numbers (masks, noise, dropout)"
-    text = (
-        f"{words.ranks_text(ranks)} {what} at every step since step {since}: their random number generators stand"
-        " alike, so what is random averages over fewer samples than there are ranks"
-    )
-    names = ("rng", "dropout" if dropout is not None else "seed", *(dropout[1].split(",") if dropout else ()))
-    evidence = Evidence(
-        f"the state of the {'CUDA' if device else 'CPU'} generator is equal on all of them after each of {times} steps,"
-        " and each step draws of it", "probe", step=since,
-    )  # fmt: skip
-    cause = Cause("rng", "all ranks were seeded alike, and not apart again", 0.7, Basis.INFERENCE, (evidence,))
-    return Finding(
-        "divergence.data", Severity.INFO if only_dropout else Severity.WARNING, ranks, words.shortened(text), (cause,),
-        names=names, step=since, sure=True, goes_on=True, key=f"rng:{ranks[0]}",
-    )  # fmt: skip
-
-
-def _large(drawn: SideBySide, times: int) -> bool:
-    """Whether nearly each of the newest steps draws more than a decision needs."""
-    newest = drawn.values[:, -min(times, NEWEST) :]
-    return bool((newest >= LARGE).mean() >= NEARLY)
 
 
 def _repeats(state: JobState, rank: int) -> bool:
