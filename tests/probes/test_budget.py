@@ -128,6 +128,14 @@ def test_regular_samples_are_rarer_while_they_cost_too_much_and_come_back(record
     assert recording.live[Live.SAMPLE_STRIDE] == 1
 
 
+def test_beyond_a_stride_small_things_rest_too_at_steps_that_nest(recording: BoxWriter) -> None:
+    part, done = Budget(), []
+    for part.stride in (4, 8, 16, 32):
+        done.append({step for step in range(64) if not part.rests(step)})
+    assert [len(steps) for steps in done] == [64, 32, 16, 8]
+    assert done[3] < done[2] < done[1]
+
+
 def test_when_samples_can_get_no_rarer_that_is_said(recording: BoxWriter) -> None:
     part = Budget()
     assert [part.widen(30, 10) for _ in range(7)] == [True] * 5 + [False] * 2

@@ -1,16 +1,19 @@
 """Backward passes, by torch.autograd.backward: Tensor.backward calls it too."""
 
 import sys
+import time
 from typing import Any
 
-from diagd.probes import autocast, forwards, overflow, phases, sites, steps
+from diagd.probes import autocast, cost, forwards, overflow, phases, sites, steps
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.native import operations
 from diagd.probes.state import STATE
 
-_SITE = int(Live.BACKWARD_SITE)
+_SITE, _BACKWARDS = int(Live.BACKWARD_SITE), int(Live.BACKWARDS)
+_TIMED = 5  # of sixteen passes
+_cost = cost.Sampled()
 _patches = Patches()
 
 
@@ -33,11 +36,13 @@ def remove() -> None:
 
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    live = STATE.live
+    # Not with the steps that samples are taken at, which are multiples of powers of two.
+    timed = time.thread_time_ns() if live is not None and live[_BACKWARDS] & cost.MASK == _TIMED else 0
     STATE.evaluating = False
     STATE.backward_depth += 1
     if STATE.backward_depth == 1:
         phases.enter(Phase.BACKWARD)
-        live = STATE.live
         if live is not None and STATE.detail:
             live[_SITE] = _Place.here()
         if autocast.REGION.open and args:
@@ -47,6 +52,8 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             forwards.before_backward()
             if overflow.HALVES.seen:
                 overflow.before_backward(args[0])
+    if timed:
+        _cost.add(2 * (time.thread_time_ns() - timed))  # what comes after the pass costs about the same
     return STATE.backward_depth
 
 

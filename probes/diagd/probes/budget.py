@@ -15,6 +15,7 @@ SAVED_STEPS = 100  # what so many steps feed is kept at most: one burst is then 
 LEAST_NS = 5_000_000  # kept in any case, or steps of a millisecond could never pay for anything
 START_NS = 20_000_000  # most faults show in the first steps
 MAX_STRIDE = 32
+SMALL = 4  # what is small goes on at each step up to this stride, and beyond it that much more often than the rest
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 _LEFT_OUT, _STRIDE = int(Live.SAMPLES_LEFT_OUT), int(Live.SAMPLE_STRIDE)
 _now = time.monotonic_ns
@@ -64,6 +65,10 @@ class Budget:
         if live is not None:
             live[_OVERHEAD] += ns
 
+    def rests(self, step: int) -> bool:
+        """Whether at this step what is small, and usually done at each, is left out as well."""
+        return self.stride > SMALL and step % (self.stride // SMALL) != 0
+
     def _feed(self, step: int, now_ns: int) -> None:
         """Steps were completed since the last time."""
         took, steps = now_ns - self._fed_ns, step - self._fed_step
@@ -80,6 +85,8 @@ class Budget:
             return False
         if spent_ns > allowed_ns:
             self.stride *= 2
+            if self.stride >= SMALL:
+                STATE.note(f"to stay within the budget, samples are taken at one of {self.stride} steps")
         elif spent_ns < allowed_ns / 3 and self.stride > 1:
             self.stride //= 2
         if STATE.live is not None:

@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, origin
+from diagd.probes import broadcasting, cost, later, origin
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -88,8 +88,14 @@ def _look(roots: Any) -> None:
     if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
         return
     step = max(STATE.live[_STEP], 0) + 1
-    if step % max(BUDGET.stride // 4, 1):
+    if BUDGET.rests(step):
         return
+    began = cost.begin()
+    _take(torch, root, step)
+    cost.count(began)
+
+
+def _take(torch: Any, root: Any, step: int) -> None:
     if step != LOSSES.step:
         _finish()
         LOSSES.step = step
