@@ -85,6 +85,17 @@ def test_shards_are_put_together_by_name_where_each_rank_names_itself_alone() ->
     assert made.finds().ranks == (0, 1)
 
 
+def test_a_flat_parameter_may_be_split_between_two_tensors() -> None:
+    made = told(replace(FSDP1, peers=()), BEFORE, own_norm(BEFORE), LIMIT)
+    split = job(2)
+    for rank in range(2):
+        mine = replace(FSDP1, name=f"Net.{'ab'[rank]}.weight")
+        split.state.tensors.apply(ledgers({mine: own}, (rank,)), 2)
+    split.state.signals = made.state.signals
+    found = split.finds()
+    assert (found.ranks, found.names[2:]) == ((0, 1), ("Net.a.weight", "Net.b.weight"))
+
+
 def test_gradients_that_are_signs_have_one_norm_by_design() -> None:
     assert not told(FSDP2, [], [[math.sqrt(1000)] * 30] * 2, LIMIT).find()
 

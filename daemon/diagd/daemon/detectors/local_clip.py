@@ -41,25 +41,31 @@ def local_clip(state: JobState) -> Iterator[Finding]:
 
 
 def shards_of(state: JobState) -> list[Shards]:
-    """As wrappers and meshes declare them."""
-    held: dict[str, dict[int, TensorInfo]] = {}
+    """As wrappers and meshes declare them; a flat parameter may be split where one tensor ends and the next begins."""
+    held: dict[str, dict[str, dict[int, TensorInfo]]] = {}  # by what is split, and by name
     others: set[int] = set()
     for entry in state.tensors.entries:
         info = next(iter(entry.infos.values()), None) if entry.kind == "parameter" else None
         if info is None or not info.owned:
             continue
         if info.local and info.placement.startswith(("fsdp", "dtensor")):
-            held.setdefault(entry.name, {}).update(entry.infos)
+            split = entry.name.partition(".")[0] if info.placement.startswith("fsdp") else entry.name
+            held.setdefault(split, {}).setdefault(entry.name, {}).update(entry.infos)
         else:
             others.update(entry.infos)
-    names: dict[tuple[int, ...], list[str]] = {}
-    for name, infos in held.items():
-        names.setdefault(tuple(sorted(infos)), []).append(name)
-    return [
-        Shards(ranks, tuple(found), {r: sum(_size(held[n][r]) for n in found) for r in ranks}, not others & {*ranks})
-        for ranks, found in names.items()
-        if len(ranks) > 1
-    ]
+    together: dict[tuple[int, ...], dict[str, dict[int, TensorInfo]]] = {}
+    for tensors in held.values():
+        ranks = tuple(sorted({rank for infos in tensors.values() for rank in infos}))
+        together.setdefault(ranks, {}).update(tensors)
+    return [_shards(ranks, found, not others & {*ranks}) for ranks, found in together.items() if len(ranks) > 1]
+
+
+def _shards(ranks: tuple[int, ...], tensors: dict[str, dict[int, TensorInfo]], whole: bool) -> Shards:
+    elements = dict.fromkeys(ranks, 0)
+    for infos in tensors.values():
+        for rank, info in infos.items():
+            elements[rank] += _size(info)
+    return Shards(ranks, tuple(tensors), elements, whole)
 
 
 def _size(info: TensorInfo) -> int:
@@ -68,7 +74,8 @@ def _size(info: TensorInfo) -> int:
 
 def _by_returned(state: JobState, shards: Shards) -> Finding | None:
     """What clip_grad_norm_ has returned on each rank is the norm of what that rank has."""
-    seen = [side_by_side(state, shards.ranks, name) for name in ("clip_norm", "clip_norm/limit", "grad_norm")]
+    names = "clip_norm", "clip_norm/limit", "grad_norm"
+    seen = [side_by_side(state, shards.ranks, name, recent=None) for name in names]
     if seen[0] is None or seen[1] is None or seen[2] is None:
         return None
     steps = np.intersect1d(np.intersect1d(seen[0].steps, seen[1].steps), seen[2].steps)

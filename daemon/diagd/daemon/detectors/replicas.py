@@ -94,14 +94,15 @@ def _communicates(state: JobState, rank: int) -> bool:
     return max(int(columns.operations[rank]), issued) >= OFTEN * max(int(columns.step[rank]), 1)
 
 
-def side_by_side(state: JobState, ranks: tuple[int, ...], name: str) -> SideBySide | None:
-    """One scalar of all these ranks, at the recent steps for which each has told it; None where one has not."""
+def side_by_side(state: JobState, ranks: tuple[int, ...], name: str, recent: int | None = RECENT) -> SideBySide | None:
+    """One scalar of all these ranks, at the recent steps (None: all) that each has told; None where one has not."""
     told: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for rank in ranks:
         series = state.signals.series(rank, name)
         if series is None:
             return None
-        told.append((series.steps[-RECENT:], series.values[-RECENT:]))
+        kept = slice(-recent if recent is not None else None, None)
+        told.append((series.steps[kept], series.values[kept]))
     steps = np.unique(told[0][0])
     for theirs, _ in told[1:]:
         if not np.array_equal(steps, theirs):
