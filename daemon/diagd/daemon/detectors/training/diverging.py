@@ -72,6 +72,8 @@ def _is_spike(rank: int, curve: Curve, wild: bool) -> bool:
 
 def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
     """Whether one series does."""
+    if not len(curve.values) or float(np.median(curve.values[-BLOWN_FOR:])) <= curve.begin():
+        return None  # as good as all healthy runs: nothing more is computed for them
     return _blown(rank, curve) or (None if wild else _rising(rank, curve))
 
 
