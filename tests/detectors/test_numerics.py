@@ -125,6 +125,11 @@ def test_gradients_that_are_never_cleared_and_grow_are_told() -> None:
     assert kinds(made) == [("training.gradient_accumulation", (0,), "warning")]
 
 
+def test_gradients_that_add_up_to_thirty_times_the_first_have_exploded_however_small_they_are() -> None:
+    made = run(gradients__kept=[1.0] * 80, grad_norm=[0.2 * (1 + s) for s in range(80)])
+    assert [f.kind for f in found(made)] == ["numerics.gradient_explosion", "training.gradient_accumulation"]
+
+
 def test_once_their_norm_has_exploded_that_is_said_with_the_cause() -> None:
     made = run(gradients__kept=[1.0] * 80, grad_norm=[100.0 * (1 + s) for s in range(80)])
     both = found(made)
@@ -199,7 +204,7 @@ def heads(first: float, second: float, names: tuple[str, str] = ("depth_head", "
     return described(
         made,
         Net__trunk__0__weight=(96, 40),
-        **{f"Net__{names[0]}__weight": (8, 96), f"Net__{names[1]}__weight": (7, 96)},
+        **{f"Net__{n.replace('.', '__')}__weight": (8 - i, 96) for i, n in enumerate(names)},
     )
 
 
@@ -209,9 +214,28 @@ def test_heads_whose_gradients_are_far_apart_are_told_with_the_small_one_first()
     assert one.names == ("Net.seg_head.weight", "Net.depth_head.weight")
 
 
+def test_heads_in_a_container_and_heads_of_several_layers_are_found_too() -> None:
+    (one,) = found(heads(60.0, 0.2, ("heads.depth", "heads.seg")))
+    assert one.names == ("Net.heads.seg.weight", "Net.heads.depth.weight")
+    made = run(grad_norm=[1.0] * 60)
+    for name, level in (("trunk", 1.0), ("box.0", 50.0), ("box.2", 50.0), ("tag.0", 0.1), ("tag.2", 0.1)):
+        norms(made, f"Net.{name}.weight", noisy([level] * 14))
+    shapes = {"trunk": (64, 30), "box__0": (32, 64), "box__2": (4, 32), "tag__0": (32, 64), "tag__2": (9, 32)}
+    (one,) = found(described(made, **{f"Net__{name}__weight": shape for name, shape in shapes.items()}))
+    assert one.names == ("Net.tag.2.weight", "Net.box.2.weight")
+
+
 def test_heads_that_are_near_each_other_and_those_of_actors_and_critics_are_not() -> None:
     assert found(heads(10.0, 0.5)) == []
     assert found(heads(60.0, 0.2, ("value", "policy"))) == []
+
+
+def test_a_recurrent_cell_before_its_output_is_no_head() -> None:
+    made = run(grad_norm=[1.0] * 60)
+    for name, level in (("rnn.weight_ih_l0", 1e-3), ("rnn.weight_hh_l0", 1e-3), ("out.weight", 1.0)):
+        norms(made, f"Net.{name}", noisy([level] * 14))
+    described(made, Net__rnn__weight_ih_l0=(192, 8), Net__rnn__weight_hh_l0=(192, 48), Net__out__weight=(8, 48))
+    assert found(made) == []
 
 
 def test_layers_that_follow_each_other_are_no_heads() -> None:

@@ -58,7 +58,7 @@ def adds_up(curve: Curve) -> tuple[int, float, float] | None:
     if len(curve.values) < LEAST_SAMPLES:
         return None
     began = float(curve.values[0])
-    above = curve.values > max(HIGH, KEPT_TIMES * began)
+    above = curve.values > min(max(HIGH, KEPT_TIMES * began), TIMES * began)
     below = np.flatnonzero(~above)
     if not above[-WIDTH:].all():
         return None

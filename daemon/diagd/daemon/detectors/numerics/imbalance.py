@@ -6,7 +6,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
-from diagd.daemon.detectors.numerics.weights import Weight, weights
+from diagd.daemon.detectors.numerics.weights import Weight, is_besides, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -15,7 +15,10 @@ APART = 100.0  # a common alarm for modules of one model; between any two of the
 APART_BY_DESIGN = 1e4  # of a policy and a value: returns are as large as they are
 LEAST_SAMPLES, LEAST_STEP = 8, 16
 MOST = 0.8  # of the samples
-_ACTOR_CRITIC = ({"v", "value", "critic", "vf", "value_head", "v_head"}, {"pi", "policy", "actor", "policy_head"})
+_ACTOR_CRITIC = (
+    {"v", "value", "critic", "vf", "value_head", "v_head"},
+    {"pi", "policy", "actor", "policy_head", "advantage", "adv"},
+)
 
 
 def imbalances(scene: Scene) -> Iterator[Finding]:
@@ -32,27 +35,36 @@ def imbalances(scene: Scene) -> Iterator[Finding]:
 
 
 def heads_of(all_: list[Weight]) -> dict[str, list[list[Weight]]]:
-    """By model, the matrices of each head: the last modules that begin with the same width, and end in another.
+    """By model, the matrices of each head: what comes last, begins with the same width, and ends in another.
 
-    Modules that follow each other are no heads: what one ends with is what the next begins with.
+    Layers that follow each other are no heads: what one ends with is what the next begins with.
     """
-    models: dict[str, dict[str, list[Weight]]] = {}
+    models: dict[str, list[Weight]] = {}
     for one in all_:
-        if one.is_matrix and one.info is not None:
-            models.setdefault(one.model, {}).setdefault(one.module, []).append(one)
+        # The gates of a recurrent cell have other names, and are no heads.
+        if one.is_matrix and one.info is not None and one.name.endswith(".weight") and not is_besides(one.name):
+            models.setdefault(one.model, []).append(one)
     found = {}
-    for model, modules in models.items():
-        heads: list[list[Weight]] = []
-        for matrices in reversed(list(modules.values())):
-            width = heads[0][0].fan_in if heads else matrices[0].fan_in
-            if matrices[0].fan_in != width or (
-                heads and matrices[-1].info is not None and matrices[-1].info.shape[0] == width
-            ):
-                break
-            heads.append(matrices)
-        if 2 <= len(heads) < len(modules):
-            found[model] = heads[::-1]
+    for model, matrices in models.items():
+        modules: dict[str, list[Weight]] = {}
+        for one in matrices:
+            modules.setdefault(one.module, []).append(one)
+        heads = _last_alike([[one] for one in matrices]) or _last_alike(list(modules.values()))
+        if heads:
+            found[model] = heads
     return found
+
+
+def _last_alike(parts: list[list[Weight]]) -> list[list[Weight]]:
+    """Of parts of a model in their order the last ones, if they can be heads of what comes before; else none."""
+    heads: list[list[Weight]] = []
+    for part in reversed(parts):
+        width = heads[0][0].fan_in if heads else part[0].fan_in
+        ends = part[-1].info.shape[0] if part[-1].info is not None else width
+        if part[0].fan_in != width or (heads and ends == width):
+            break
+        heads.insert(0, part)
+    return heads if 2 <= len(heads) < len(parts) else []
 
 
 def apart(heads: list[list[Weight]]) -> tuple[Weight, Weight, float] | None:
@@ -74,7 +86,7 @@ def apart(heads: list[list[Weight]]) -> tuple[Weight, Weight, float] | None:
 
 
 def _by_design(one: Weight, other: Weight) -> bool:
-    names = {one.module.lower(), other.module.lower()}
+    names = {*one.place.lower().split("."), *other.place.lower().split(".")}
     return all(names & kind for kind in _ACTOR_CRITIC)
 
 
@@ -82,9 +94,9 @@ def _finding(model: str, pairs: dict[int, tuple[Weight, Weight, float]], ranks: 
     rank, (large, small, times) = next(iter(pairs.items()))
     strong, weak = (figure(float(np.median(w.gradient.values))) for w in (large, small))
     text = (
-        f"the gradients of {model}'s heads are {times:.0f} times apart: {large.module} has {strong},"
-        f" {small.module} {weak};"
-        f" what they share learns for {large.module} alone"
+        f"the gradients of {model}'s heads are {times:.0f} times apart: {large.place} has {strong},"
+        f" {small.place} {weak};"
+        f" what they share learns for {large.place} alone"
     )
     told = [seen(f"norm of the gradient of {w.name}: {figure(float(np.median(w.gradient.values)))} in the middle", rank)
             for w in (large, small)]  # fmt: skip

@@ -39,6 +39,11 @@ class Weight:
         return self.name.split(".")[1] if self.name.count(".") else self.name
 
     @property
+    def place(self) -> str:
+        """Where it is in its model, without the name that it has there."""
+        return self.name.partition(".")[2].rpartition(".")[0] or self.name
+
+    @property
     def fan_in(self) -> int:
         """Elements that one output is made of."""
         return int(np.prod(self.info.shape[1:])) if self.info is not None else 0
