@@ -41,6 +41,14 @@ def test_ranks_that_leak_alike_are_one_fault() -> None:
     assert run.one().ranks == (0, 1, 2)
 
 
+def test_a_rank_of_which_nobody_saw_in_what_it_grows_belongs_to_those_that_grow_alike() -> None:
+    run = Run(3, 150).holds(0, leak(150, 1.0)).holds(1, leak(150, 1.0, seed=1)).holds(2, flat(150)).holder(1)
+    found = run.one()
+    assert (found.ranks, found.names, found.locations[0].rank) == ((0, 1), ("rss", "hist.store"), 1)
+    other = Run(3, 150).holds(0, leak(150, 0.4)).holds(1, leak(150, 2.0, seed=1)).holds(2, flat(150)).holder(1)
+    assert other.one().ranks == (1,)
+
+
 def test_a_rank_that_grows_alone_leaks_though_nobody_saw_in_what() -> None:
     run = Run(3, 200).holds(0, flat(200)).holds(1, flat(200, seed=3)).holds(2, leak(200, 1.0))
     found = run.one()

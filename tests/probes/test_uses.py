@@ -132,4 +132,24 @@ def test_what_a_dataset_fills_while_it_is_used_is_found_in_its_class_and_the_cla
     found = {path: use.verdict for path, use in grown_in("data.py", DATASET, "Records")}
     assert found == {"Records.cache": "cache", "Records.seen": "kept"}
     assert grown_in("data.py", DATASET, "Nothing") == []
+
+
+def test_what_it_fills_may_lie_in_a_dictionary_or_be_the_files_own() -> None:
+    text = """
+SEEN = []
+
+class Data:
+    def __getitem__(self, i):
+        SEEN.append(i)
+        self.made["windows"].append(i)
+        self.by_kind.setdefault(i % 3, []).append(i)
+        local = []
+        local.append(i)
+        return i
+"""
+    found = {path: use.verdict for path, use in grown_in("data.py", text, "Data")}
+    assert found == {"SEEN": "kept", "Data.made['windows']": "kept", "Data.by_kind": "cache", "Data.by_kind[…]": "kept"}
+
+
+def test_a_dataset_whose_text_is_no_python_has_none() -> None:
     assert grown_in("data.py", "class (", "Records") == []

@@ -58,23 +58,41 @@ def uses(texts: Iterable[tuple[str, str]], path: str, in_function: str = "") -> 
 def grown_in(file: str, text: str, owner: str) -> list[tuple[str, Uses]]:
     """Containers that a class's methods fill, other than while they make the object, and that its text does not empty.
 
-    Also global ones that functions of the same file fill.
+    Also those of the file's own variables that these methods fill.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     names: dict[str, None] = {}
+    at_top = {name for node in tree.body for name in _made(node)}
     for function in _methods(tree, owner):
         for node in ast.walk(function):
-            for target in _filled(node):
-                if (
-                    isinstance(target, ast.Attribute)
-                    and isinstance(target.value, ast.Name)
-                    and target.value.id == "self"
-                ):
-                    names[f"{owner}.{target.attr}"] = None
+            names |= {path: None for target in _filled(node) if (path := _path_of(target, owner, at_top))}
     return [(name, found) for name in names if (found := uses([(file, text)], name)).grows]
+
+
+def _made(node: ast.stmt) -> list[str]:
+    """The variables that an assignment makes."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return []
+    names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+    return [name.id for name in names if isinstance(name.ctx, ast.Store)]
+
+
+def _path_of(target: ast.expr, owner: str, at_top: set[str]) -> str:
+    """What to call what is filled: `Data.seen`, `Data.parts['x']`, `SEEN`; empty for anything else."""
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        return f"{owner}.{target.attr}"
+    if isinstance(target, ast.Name):
+        return target.id if target.id in at_top else ""
+    inner, key = None, "…"
+    if isinstance(target, ast.Subscript):
+        inner, key = target.value, repr(target.slice.value) if isinstance(target.slice, ast.Constant) else key
+    elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr == "setdefault":
+        inner = target.func.value
+    outer = _path_of(inner, owner, at_top) if inner is not None else ""
+    return f"{outer}[{key}]" if outer else ""
 
 
 def _methods(tree: ast.Module, owner: str) -> Iterator[ast.AST]:

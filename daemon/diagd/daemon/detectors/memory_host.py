@@ -32,6 +32,7 @@ EPOCHS = 1.25  # the length of an epoch, and so much more that the end of growth
 FILLS = 0.2  # of the growth, in the address space: less, and what was allocated long ago is being filled
 INFO_STEPS = 60
 INFO_BYTES = 64 * 1024 * 1024
+ALIKE = 2.0  # times: two paces that are no farther apart
 FLAT = 0.2  # of the slope: a peer that grows less does not grow with it
 
 
@@ -50,14 +51,23 @@ def growing(state: JobState) -> list[Grows]:
 
 
 def host_leaks(state: JobState, grows: list[Grows]) -> Iterator[Finding]:
-    """One finding for each rank that leaks, and for what it leaks in; ranks that leak alike are one."""
-    groups: dict[tuple[object, ...], list[Grows]] = {}
-    for one in grows:
-        if one.why or (not one.ends and _worth_knowing(one)):
-            path = one.holder.path if one.holder else ""
-            groups.setdefault((one.what, one.why, path), []).append(one)
-    for alike in groups.values():
-        yield _finding(state, alike, slopes_at(state, grows, alike[0].rank))
+    """One finding for what ranks leak, and one for what their data workers do: ranks that grow alike are one fault."""
+    for what in (RSS, WORKER_RSS):
+        mine = [one for one in grows if one.what == what]
+        alike = _alike([one for one in mine if one.why], mine) or [
+            one for one in mine if not one.ends and _worth_knowing(one)
+        ]
+        if alike:
+            yield _finding(state, alike, slopes_at(state, grows, alike[0].rank))
+
+
+def _alike(leaks: list[Grows], mine: list[Grows]) -> list[Grows]:
+    """The leaks, and what grows at the pace of the first of them, though nobody saw in what; the best known first."""
+    if not leaks:
+        return []
+    first = max(leaks, key=lambda one: (one.why in ("graph", "kept"), one.growth.slope))
+    others = [one for one in mine if one is not first and (one.why or (not one.ends and one.holder is None))]
+    return [first, *(one for one in others if 1 / ALIKE < one.growth.slope / first.growth.slope < ALIKE or one.why)]
 
 
 def slopes_at(state: JobState, grows: list[Grows], rank: int) -> float:
@@ -134,7 +144,7 @@ def _worth_knowing(one: Grows) -> bool:
 
 
 def _finding(state: JobState, alike: list[Grows], slopes: float) -> Finding:
-    first = max(alike, key=lambda one: one.growth.slope)
+    first = alike[0]
     ranks = tuple(sorted({one.rank for one in alike}))
     room = newest(state, first.rank, "memory/available")
     ahead = (
