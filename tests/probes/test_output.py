@@ -75,9 +75,9 @@ def test_a_line_is_read_when_it_is_whole(stream: Watched, recording: BoxWriter) 
 def test_a_line_without_end_is_let_go_of(stream: Watched, recording: BoxWriter) -> None:
     _, text, watched, _ = stream
     text.write("kl=1\n")
-    for _ in range(100):
+    for _ in range(1000):
         text.write("a=1 " * 100)
-    assert sum(map(len, watched._parts)) < 10_000
+    assert sum(map(len, watched.parts)) <= 256 * 400
     text.write("b=2\nloss=3\n")
     assert told(recording).names(0) == ("logged/kl", "logged/loss")
 
@@ -118,6 +118,22 @@ def test_what_somebody_put_over_the_stream_stays(recording: BoxWriter) -> None:
     text.write = over = lambda text: len(text)  # type: ignore[method-assign]
     watched.remove()
     assert text.write is over
+
+
+def test_a_write_that_somebody_put_there_before_is_called_and_its_answer_handed_on(recording: BoxWriter) -> None:
+    logged.forget()
+    BUDGET.forget()
+    text, seen, probe = io.TextIOWrapper(io.BytesIO(), "utf-8"), list[str](), Probe("output", 0, True)
+    text.write = seen.append  # type: ignore[method-assign, assignment]
+    watched = Stream(probe, text)
+    watched.put_in_place()
+    for _ in range(5):
+        print("kl", 0.25, file=text)
+    assert text.write("") is None
+    watched.remove()
+    assert (seen[:4], probe.errors) == (["kl", " ", "0.25", "\n"], 0)
+    assert samples(recording, "kl") == [(1, 0.25)]
+    assert text.write == seen.append  # type: ignore[comparison-overlap]
 
 
 def test_only_real_streams_are_watched(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter) -> None:

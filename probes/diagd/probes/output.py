@@ -20,6 +20,8 @@ from diagd.probes.state import STATE
 
 _USUAL_NS = 20_000  # of one line
 _MAX_WRITE = 65536  # characters at once: more is data
+_MOST_PARTS = 256  # of a line
+_TOO_LONG = " " * (MAX_LINE + 1)  # in place of a part that is longer than any line that is read
 _ENDS = re.compile(r"[\r\n]+")  # a progress bar goes back to the beginning of its line instead of ending it
 
 
@@ -29,11 +31,11 @@ class Stream:
     def __init__(self, probe: Probe, stream: TextIOWrapper) -> None:
         self.stream = stream
         self.original = stream.write
-        self._parts: list[str] = []
-        self._length = 0
+        self.parts: list[str] = []  # of the line
+        self._lost = False  # a part of the line was not seen
         self._lock = threading.Lock()
         self._reader = Reader()
-        self.write = _watched(probe, self.original, self.take)
+        self.write = _watched(probe, self.original, self)
 
     def put_in_place(self) -> None:
         """Watch from now on."""
@@ -48,34 +50,27 @@ class Stream:
 
     def forget(self) -> None:
         """A forked child begins a line of its own, and finds nobody inside."""
-        self._parts.clear()
-        self._length = 0
+        self.parts.clear()
+        self._lost = False
         self._lock = threading.Lock()
 
     def take(self, text: str) -> None:
-        """Collect what was written, and read the lines that are whole now."""
+        """Read the lines that are whole with what was written now."""
         # Not to be waited for: a signal's handler, which prints, may have interrupted this very function.
         if not self._lock.acquire(blocking=False):
-            self._length = MAX_LINE + 1
+            self._lost = True
             return
         try:
-            if "\n" not in text and "\r" not in text:
-                self._add(text)
-                return
-            whole = self._length <= MAX_LINE and len(text) <= _MAX_WRITE
-            first, *more = _ENDS.split("".join(self._parts) + text if whole else text)
-            self._parts.clear()
-            self._length = 0
-            for line in [first, *more[:-1]] if whole else more[:-1]:
+            lost = self._lost or len(self.parts) >= _MOST_PARTS or len(text) > _MAX_WRITE
+            first, *more = _ENDS.split(text if lost else "".join(self.parts) + text)
+            self.parts.clear()
+            self._lost = False
+            for line in more[:-1] if lost else [first, *more[:-1]]:
                 self._read(line)
-            self._add(more[-1])
+            if more[-1]:
+                self.parts.append(more[-1][: MAX_LINE + 1])
         finally:
             self._lock.release()
-
-    def _add(self, text: str) -> None:
-        self._length += len(text)
-        if self._length <= MAX_LINE:
-            self._parts.append(text)
 
     def _read(self, line: str) -> None:
         if len(line) < 4 or not BUDGET.affords(_USUAL_NS):
@@ -87,14 +82,18 @@ class Stream:
         BUDGET.spent(time.perf_counter_ns() - began)
 
 
-def _watched(probe: Probe, original: Any, take: Any) -> Any:
-    """A `write` that writes, and then tells."""
+def _watched(probe: Probe, original: Any, stream: Stream) -> Any:
+    """A `write` that writes, and then keeps or tells. print() calls it for each of its words: parts are only kept."""
+    parts, take = stream.parts, stream.take
 
-    def write(text: str, /) -> int:
-        count: int = original(text)
+    def write(text: str, /) -> Any:
+        count = original(text)
         if probe.on:
             try:
-                take(text)
+                if "\n" in text or "\r" in text:
+                    take(text)
+                elif len(parts) < _MOST_PARTS:
+                    parts.append(text if len(text) <= MAX_LINE else _TOO_LONG)
             except Exception as error:  # noqa: BLE001 - Probe.run, without the call of it
                 probe.failed(error)
         return count
