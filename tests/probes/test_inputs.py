@@ -12,7 +12,7 @@ from torch import nn
 from diagd.daemon.agent.signals import SignalReader
 from diagd.probes import batches, inputs, randomness
 from diagd.probes.box import signals as layout
-from diagd.probes.box.layout import Live
+from diagd.probes.box.layout import MAX_DIMS, Live, Op
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.state import STATE
@@ -121,6 +121,26 @@ def test_no_hook_waits_where_models_are_compiled_or_there_is_one_rank(
     monkeypatch.setattr(sys.modules["torch.distributed"], "get_world_size", lambda: 1)
     inputs._arm(probe())
     assert inputs.INPUTS.armed is None
+
+
+@pytest.mark.parametrize(
+    ("issued", "text"),
+    [
+        ([(Op.ALLREDUCE, 4096), (Op.BARRIER, -1), (Op.ALLGATHER, 2)], "none"),
+        ([(Op.ALLGATHER, 4096), (Op.ALLREDUCE, 1), (Op.SEND, -1)], "ALLGATHER,SEND"),
+    ],
+)
+def test_what_the_first_steps_exchange_is_told_once(
+    recording: BoxWriter, told: Callable[[], Told], issued: list[tuple[Op, int]], text: str
+) -> None:
+    ring = recording.ring()
+    assert ring is not None
+    for op, numel in issued:
+        ring.stamp(ring.template((op, numel), 0, numel, 0, op, 0, 0, 0, 1, 1, -1, 0, 0, 0, (0,) * MAX_DIMS), 1)
+    for number in (7, 8, 9):
+        step(number)
+        inputs._arm(probe())
+    assert told()["data/exchanges"] == {9: text}
 
 
 def test_what_is_drawn_in_a_step_is_told_apart_from_what_the_loader_draws(told: Callable[[], Told]) -> None:

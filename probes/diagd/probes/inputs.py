@@ -6,6 +6,7 @@ after an optimizer's step: a hook on all modules is there only until then, and n
 
     data/input     the fingerprint (52 bits) of a step's first forward pass
     data/replicas  fact: the wrapper's name and its ranks ("ddp 0:7:1" as first, last and step, or "ddp 0,1,4")
+    data/exchanges fact, without a wrapper: which operations the first steps exchange parts of what they compute by
     data/dropout   fact: modules that drop elements at random, and are in training mode
 """
 
@@ -15,7 +16,8 @@ import threading
 from typing import Any
 
 from diagd.probes import cost, fingerprint, randomness
-from diagd.probes.box.layout import Live
+from diagd.probes.box.layout import Live, Op
+from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import EAGER, around_eager, hook_eager
 from diagd.probes.guard import Patches, Probe
@@ -25,6 +27,10 @@ from diagd.probes.state import STATE
 EARLY_STEPS = 16  # each of them is looked at
 EVERY = 4  # steps, after that
 DROPOUT_NAMES = 3
+EXCHANGES_AT = 8  # steps: it takes most of a millisecond, once
+# Averaging gradients needs none of these. Ranks that exchange what they compute may share each sample.
+_EXCHANGES = {int(op): op.name for op in (Op.ALLGATHER, Op.ALLTOALL, Op.REDUCE_SCATTER, Op.SEND, Op.RECV)}
+_FIGURES = 64  # elements: so few are what ranks tell each other of their losses and counts
 _STEP = int(Live.STEP)
 _FORWARDS = {
     "torch.nn.parallel.distributed": ("DistributedDataParallel", "forward"),
@@ -45,6 +51,7 @@ class _Inputs:
         self.wrapped = False  # a wrapper was seen to be called
         self.armed: Any = None  # the hook on all modules, while it is there
         self.told_replicas = False
+        self.told_exchanges = False
         self.looked_for_dropout = False
 
 
@@ -178,9 +185,23 @@ def _arm(probe: Probe) -> None:
     if distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return
     step = max(STATE.live[_STEP], 0)
+    if step == EXCHANGES_AT and not INPUTS.told_exchanges:
+        _tell_exchanges()
     if step != INPUTS.step and is_due(step):
         register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
         INPUTS.armed = register(_hook(sys.modules["torch"], probe))
+
+
+def _tell_exchanges() -> None:
+    """From this rank's own box: what it has issued lately."""
+    INPUTS.told_exchanges = True
+    reader = BoxReader(STATE.box.path)  # type: ignore[union-attr]  # there is one, as there are numbers
+    try:
+        records = reader.history()
+    finally:
+        reader.close()
+    found = {_EXCHANGES[one.op] for one in records if one.op in _EXCHANGES and not 0 <= one.numel <= _FIGURES}
+    SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
 
 
 def _compiles() -> bool:

@@ -10,9 +10,6 @@ from diagd.daemon.state.ledger import NONE
 
 RECENT = 128  # samples of a series that are compared: agents report at different moments
 OFTEN = 0.5  # operations a step
-# Averaging gradients needs none of these. Ranks that exchange parts of what they compute may share each sample.
-_EXCHANGES = ("ALLGATHER", "ALLTOALL", "REDUCE_SCATTER", "SEND", "RECV")
-_FIGURES = 64  # elements: so few are what ranks tell each other of their losses and counts
 
 
 class Replicas(NamedTuple):
@@ -50,10 +47,9 @@ def replicas_of(state: JobState) -> list[Replicas]:
 
 
 def _only_averages(state: JobState, rank: int) -> bool:
-    """Whether nothing but averaging is known of what the rank communicates."""
-    detail = state.detail(rank)
-    operations = (*detail.history, *detail.operations)
-    return not any(op.name.startswith(_EXCHANGES) and not 0 <= op.numel <= _FIGURES for op in operations)
+    """Whether the rank is known to exchange nothing of what it computes: else ranks may share each sample."""
+    fact = state.signals.fact(rank, "data/exchanges")
+    return fact is not None and fact[1] == "none"
 
 
 def _members(text: str) -> tuple[int, ...]:
