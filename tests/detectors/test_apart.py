@@ -55,6 +55,15 @@ def test_a_rank_that_leaves_steps_out_is_behind() -> None:
     assert "2 optimizer steps fewer" in found.summary
 
 
+def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_their_tensors() -> None:
+    made = training({DDP: LATE})
+    offsets = [0] * 60, [0] * 60, [0] * 60
+    assert clocks(made, *offsets).find() == ()
+    for rank in range(3):
+        signals(made.state, rank, "step/collectives", range(61, 67), [10 + 3 * step for step in range(61, 67)])
+    assert made.finds().kind == "divergence.parameter"
+
+
 def test_two_ranks_apart_are_a_tie() -> None:
     made = training({replace(DDP, peers=(0, 1)): LATE}, world=2)
     found = clocks(made, [0] * 80, [0] * 40 + [1] * 40).finds()

@@ -66,6 +66,13 @@ def test_lost_gradients_tell_that_unwrapped_weights_did_not_part_by_the_scripts_
     assert "unequal in steps 97" in found.causes[0].evidence[0].what
 
 
+def test_gradients_that_follow_from_weights_of_other_gradients_are_no_fault_of_their_own() -> None:
+    meshed = replace(DDP, name="Net.b.weight", placement="dtensor R", peers=(0, 1))
+    after: Content = lambda rank, step: own(rank, step) if step > 1 else same(rank, step)  # noqa: E731
+    found = job({PLAIN: (FAR, own), meshed: (after, after)}, world=2).finds()
+    assert (found.kind, found.names[0], found.step) == ("divergence.gradient", PLAIN.name, 1)
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

@@ -7,7 +7,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
-from diagd.daemon.detectors.parting import SEEN_TWICE, Parted
+from diagd.daemon.detectors.parting import Parted
 from diagd.daemon.detectors.rates import Apart
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
@@ -39,7 +39,8 @@ def apart(state: JobState) -> list[Told]:
 def _together(state: JobState) -> list[tuple[int, ...]]:
     """Ranks that hold shards of the same tensors, and those whose weights were equal and have parted."""
     sets = {shards.ranks for shards in shards_of(state)}
-    weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal >= SEEN_TWICE]
+    # Once is enough: what they step with, or by how many steps they are apart, is a second source.
+    weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal]
     for entry in weights:
         owned = all(info.owned for info in entry.infos.values())
         if owned and entry.agreement.last_equal != NONE and (entry.peers or _is_reduced(state, entry)):

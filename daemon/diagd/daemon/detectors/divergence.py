@@ -7,10 +7,12 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
+from diagd.daemon.detectors.meetings import together_until
 from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import gradients
 from diagd.daemon.detectors.parting import How, Parted, model_of, parted
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import JobState
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
@@ -65,10 +67,17 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     yield from local_clip(scene.state)
     told = apart(scene.state)
     yield from (one.finding for one in told)
-    found = [
-        told_apart(scene.state, one) for one in parted(scene.state) if not any(other.explains(one) for other in told)
-    ]
+    found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
+    found = [told_apart(scene.state, one) for one in found if _at_one_step(scene.state, one)]
     yield from _by_tensors([*gradients(scene.state, found), *found])
+
+
+def _at_one_step(state: JobState, one: Parted) -> bool:
+    """Whether the ranks were side by side when it parted, as far as that is known: else it is not one moment's."""
+    if one.how not in (How.CHANGED, How.LOST):
+        return True
+    until = together_until(state, sorted(rank for alike in one.classes for rank in alike))
+    return until is None or until >= one.since
 
 
 def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
@@ -76,9 +85,10 @@ def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
     for one in found:
         groups.setdefault((_depth(one), one.kind, model_of(one.entry), one.how, one.culprits), []).append(one)
     told: dict[tuple[int, ...], int] = {}
-    for (depth, kind, model, how, culprits), parts in sorted(groups.items(), key=lambda item: item[0][0]):
-        if told.setdefault(culprits, depth) < depth:
-            continue  # what differs because the weights do
+    for (depth, kind, model, how, culprits), parts in sorted(groups.items(), key=lambda g: (g[0][0], g[1][0].since)):
+        if told.get(culprits, depth) < depth or (kind == "divergence.gradient" and culprits in told):
+            continue  # what differs because the weights do, and gradients of weights that do
+        told[culprits] = depth
         told.setdefault(parts[0].minority, depth)
         since = min(one.since for one in found if one.minority == parts[0].minority and model_of(one.entry) == model)
         yield replace(_finding(kind, model, how, culprits, parts), step=since)  # where its effect was seen first

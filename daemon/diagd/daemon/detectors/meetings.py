@@ -45,19 +45,41 @@ def in_bursts(state: JobState, ranks: Iterable[int]) -> bool:
 
 def ahead(state: JobState, ranks: Sequence[int]) -> Ahead | None:
     """Who has made more or fewer steps than the others by the same collective; None where all are side by side."""
+    seen = _seen(state, ranks)
+    if seen is None:
+        return None
+    broken = np.flatnonzero(~seen.apart)
+    first = int(broken[-1]) + 1 if len(broken) else 0
+    if len(seen.apart) - first < SAMPLES or seen.steps[-1] - seen.steps[first] < SPAN:
+        return None
+    steps = {rank: round(float(seen.behind[place, -1])) for place, rank in enumerate(ranks)}
+    return Ahead(steps, int(seen.steps[first]), int(seen.steps[first - 1]) if first else 0, seen.per_step)
+
+
+def together_until(state: JobState, ranks: Sequence[int]) -> int | None:
+    """The last step of which it is known that the ranks made it side by side; None where nothing tells."""
+    seen = _seen(state, ranks)
+    if seen is None:
+        return None
+    broken = np.flatnonzero(~seen.apart)
+    return int(seen.steps[broken[-1]]) if len(broken) else 0
+
+
+class _Seen(NamedTuple):
+    steps: NDArray[np.int64]
+    behind: NDArray[np.float64]  # by rank and step: has met less often by this step, so has made more of them
+    apart: NDArray[np.bool_]
+    per_step: float
+
+
+def _seen(state: JobState, ranks: Sequence[int]) -> _Seen | None:
     seen = side_by_side(state, tuple(ranks), CLOCK)
     if seen is None or len(seen.steps) < SAMPLES + 1:
         return None
-    passed = np.diff(seen.steps)
-    per_step = float(np.median(np.diff(seen.values, axis=1) / passed))
+    per_step = float(np.median(np.diff(seen.values, axis=1) / np.diff(seen.steps)))
     if per_step < 1:
         return None
     middle = np.median(seen.values, axis=0) if len(ranks) > 2 else seen.values.max(axis=0)
-    behind = (middle - seen.values) / per_step  # a rank that has met less often by this step has made more of them
+    behind = (middle - seen.values) / per_step
     apart: NDArray[np.bool_] = np.any(np.abs(behind) >= 1 - NEAR, axis=0)
-    broken = np.flatnonzero(~apart)
-    first = int(broken[-1]) + 1 if len(broken) else 0
-    if len(apart) - first < SAMPLES or seen.steps[-1] - seen.steps[first] < SPAN:
-        return None
-    steps = {rank: round(float(behind[place, -1])) for place, rank in enumerate(ranks)}
-    return Ahead(steps, int(seen.steps[first]), int(seen.steps[first - 1]) if first else 0, per_step)
+    return _Seen(seen.steps, behind, apart, per_step)
