@@ -64,6 +64,16 @@ def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_thei
     assert made.finds().kind == "divergence.parameter"
 
 
+def test_rates_of_ranks_that_are_at_other_steps_are_those_of_other_steps() -> None:
+    falling = [0.2 - 0.001 * step for step in range(1, 82)]
+    made = rates(training({DDP: LATE}), falling[:80], falling[:40] + falling[39:79], falling[:80])
+    clocks(made, [0] * 80, [0] * 40 + [1] * 40, [0] * 80)
+    found = made.finds()
+    assert (found.kind, found.causes[0].key) == ("divergence.step", "steps")
+    early = rates(training({DDP: LATE}), falling[:44], falling[:40] + falling[39:43], falling[:44])
+    assert not clocks(early, [0] * 44, [0] * 40 + [1] * 4, [0] * 44).find()
+
+
 def test_two_ranks_apart_are_a_tie() -> None:
     made = training({replace(DDP, peers=(0, 1)): LATE}, world=2)
     found = clocks(made, [0] * 80, [0] * 40 + [1] * 40).finds()

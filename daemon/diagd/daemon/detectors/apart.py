@@ -93,8 +93,9 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool) -> str:
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
     found = rates.apart(state, ranks)
-    if found is None:
-        return None
+    until = meetings.together_until(state, ranks) if found is not None else None
+    if found is None or (until is not None and until < found.since):
+        return None  # of another step they may be another step's
     odd, tie = minority(found.classes)
     kind = "divergence.step" if found.schedule else "divergence.optimizer"
     cause = Cause("schedule" if found.schedule else "settings", _why(found), 0.9, Basis.OBSERVATION,
