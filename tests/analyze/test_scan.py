@@ -105,6 +105,22 @@ def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, mon
     assert kinds(found) == {"training.loss_spike"}
 
 
+@pytest.mark.parametrize("write", [lines, records])
+def test_a_loss_that_is_no_number_any_more_is_found(tmp_path: Path, write: Callable[[Loss], str]) -> None:
+    (tmp_path / "a.log").write_text(write(lambda s: healthy(s) if s < 200 else float("nan")))
+    (found,) = scan([tmp_path / "a.log"])
+    (nan,) = (i for i in found.report["incidents"] if i["peak_severity"] != "info")
+    assert (nan["kind"], nan["step"]) == ("numerics.nonfinite", 200)
+
+
+def test_a_loss_that_is_printed_as_the_same_again_and_again_may_not_be_it(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(lines(lambda s: 0.01 + 3 * 0.9**s))
+    (tmp_path / "b.jsonl").write_text(records(lambda s: max(0.01 + 3 * 0.9**s, 0.5)))
+    printed, written_down = scan([tmp_path / "a.log"]), scan([tmp_path / "b.jsonl"])
+    assert [kinds(found) for found in printed] == [set()]
+    assert [kinds(found) for found in written_down] == [{"training.loss_plateau"}]
+
+
 def test_two_runs_in_one_file_are_judged_by_themselves(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(records(healthy) + records(diverged))
     one, two = scan([tmp_path / "a.jsonl"])

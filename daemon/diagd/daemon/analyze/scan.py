@@ -21,11 +21,12 @@ from diagd.daemon.artifacts.merging import Notes, merged
 from diagd.daemon.artifacts.reading import Reading
 from diagd.daemon.artifacts.sources import RunFiles, runs_of
 from diagd.daemon.artifacts.stepping import Stretch
+from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.metrics_names import PREFIX
+from diagd.daemon.state.metrics_names import PREFIX, find, resolution
 from diagd.daemon.state.model import Detail, Facts
 
 USAGE = 2
@@ -33,6 +34,14 @@ FED = 30_000  # samples of one metric that are fed in all
 FIRST, MOST = 16, 32
 LEAST = 10  # samples of a run that is spoken of where there are others
 FAR = 8.0  # robust deviations: such samples are always fed
+# What the probes measure under diagd, and what of the script's own stands in for it here. A norm that is logged is most
+# often what clipping returned.
+MEASURED = {
+    "loss": ("loss",),
+    "grad_norm": ("grad_norm", "clip_norm"),
+    "lr": ("lr/0",),
+    "loss_scale": ("scaler/scale",),
+}
 SILENT = ("training.", "numerics.", "precision.", "divergence.", "memory.")  # of the rest nothing is known
 _SIGMA = 1.4826
 _TICK_S = 1.0  # between two judgements on the clock that incidents are told
@@ -128,6 +137,7 @@ class _Feed:
     longest: int = 0  # samples of the metric that has the most
     _since: int = 0  # of those, since the last judgement
     _counts: dict[Key, int] = field(default_factory=dict)
+    _stand_ins: dict[tuple[int, str], str] = field(default_factory=dict)  # rank and quantity -> metric
 
     def __post_init__(self) -> None:
         self.state = JobState(job_id=self.name, metric_names=self.names, now_s=self.newest_s)
@@ -171,6 +181,7 @@ class _Feed:
             if len(places):
                 self.state.signals.put(rank, PREFIX + name, places, values)
                 self._counts[rank, name] = self._counts.get((rank, name), 0) + len(places)
+                self._stand_in(rank, name, places, values)
                 steps[rank] = max(steps.get(rank, 0), int(places[-1]))
         longest = max(self._counts.values(), default=0)
         self._since += longest - self.longest
@@ -182,11 +193,30 @@ class _Feed:
         if self._since >= self._window():
             self._judge()
 
+    def _stand_in(self, rank: int, name: str, steps: Ints, values: Floats) -> None:
+        """Where it is the first of its meaning, it is also what rules expect of the probes."""
+        for quantity, signals in MEASURED.items():
+            known = self._stand_ins.get((rank, quantity))
+            if known is None and PREFIX + name in find(self.state, rank, quantity)[:1]:
+                known = self._stand_ins[rank, quantity] = name
+                # Whether the run began with weights from elsewhere, its logs do not say.
+                self.state.signals.put_fact(rank, "loaded", 0, "not known")
+            if known == name:
+                for signal in signals:
+                    self.state.signals.put(rank, signal, steps, values)
+
+    def _is_unsure(self, finding: Finding) -> bool:
+        """Whether it rests on equal values that may have been rounded to be so."""
+        if (finding.kind, finding.key) != ("training.loss_plateau", "constant"):
+            return False
+        losses = ((rank, self._stand_ins.get((rank, "loss"), "")) for rank in finding.ranks)
+        return any(resolution(self.state, rank, PREFIX + name) > 0 for rank, name in losses)
+
     def _judge(self) -> None:
         self._since = 0
         self.state.tick(self.state.now_s + _TICK_S)
-        found = [finding for finding in self.judge.detect(self.state) if finding.kind.startswith(SILENT)]
-        self.book.update(found, self.state)
+        found = (finding for finding in self.judge.detect(self.state) if finding.kind.startswith(SILENT))
+        self.book.update([finding for finding in found if not self._is_unsure(finding)], self.state)
 
     def end(self) -> None:
         """There are no more: judge twice, as what is not proven must be found again."""
