@@ -37,7 +37,8 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _after(token: Any, result: Any) -> None:
     torch = sys.modules["torch"]
-    value = later.plain(result) if isinstance(result, torch.Tensor) else None
+    # A DTensor may hold a part of the norm; to make it whole takes all ranks.
+    value = later.plain(result) if type(result) is torch.Tensor else None
     if value is None or value.numel() != 1 or not STATE.recording or not later.possible(torch):
         return
     args, kwargs = token
