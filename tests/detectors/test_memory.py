@@ -6,7 +6,7 @@ from tests.detectors.memories import GIB, MIB, Run, flat, leak
 
 from diagd.daemon.detectors.finding import Basis, Severity
 from diagd.daemon.detectors.growth import Floats
-from diagd.daemon.state.model import Frame
+from diagd.daemon.state.model import Facts, Frame, Status
 
 
 def test_a_rank_that_keeps_its_graphs_is_named_with_the_list_and_the_place() -> None:
@@ -185,6 +185,12 @@ def test_almost_nothing_left_is_a_risk_once_it_is_seen_twice() -> None:
     found = run.one()
     assert (found.kind, found.severity) == ("memory.oom_risk", Severity.WARNING)
     assert "the largest is rank 1" in found.summary
+
+
+def test_a_rank_that_has_ended_stays_among_those_that_leaked() -> None:
+    run = Run(2, 150).holds(0, leak(150, 1.0)).holds(1, leak(150, 1.0, seed=1)).holder(0).holder(1)
+    run.state.apply([Facts(1, pid=101, step=150, status=Status.EXITED)], [], 1002.0)
+    assert run.one().ranks == (0, 1)
 
 
 def test_a_job_that_is_over_is_not_spoken_of() -> None:

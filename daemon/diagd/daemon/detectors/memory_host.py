@@ -47,7 +47,7 @@ def growing(state: JobState) -> list[Grows]:
         found = worth(growth(steps, values, LEAST_BYTES))
         if found is not None:
             grows.append(_workers(state, rank, found))
-    return [one for one in grows if not state.status(one.rank).gone]
+    return grows  # also of ranks that have ended: it may be why, and others may still be ending
 
 
 def host_leaks(state: JobState, grows: list[Grows]) -> Iterator[Finding]:
