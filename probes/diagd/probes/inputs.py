@@ -179,17 +179,19 @@ def _dropping(module: Any) -> list[str]:
 def _arm(probe: Probe) -> None:
     """After an optimizer's step: wait for the first module that is called, where no wrapper tells."""
     fingerprint.collect()
-    if INPUTS.wrapped or INPUTS.armed is not None or STATE.live is None or _compiles():
-        return
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_initialized() or distributed.get_world_size() < 2:
+    if INPUTS.wrapped or STATE.live is None or not _has_others():
         return
     step = max(STATE.live[_STEP], 0)
     if step == EXCHANGES_AT and not INPUTS.told_exchanges:
         _tell_exchanges()
-    if step != INPUTS.step and is_due(step):
+    if INPUTS.armed is None and step != INPUTS.step and is_due(step) and not _compiles():
         register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
         INPUTS.armed = register(_hook(sys.modules["torch"], probe))
+
+
+def _has_others() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def _tell_exchanges() -> None:
