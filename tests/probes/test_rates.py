@@ -1,0 +1,39 @@
+"""What a scheduler says of itself when it is made, also before the process is a rank."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.probes.scalars import clean, told
+from torch import nn
+
+from diagd.probes import rates
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.guard import Probe
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> Iterator[None]:
+    with clean():
+        rates.install(Probe("rates", 0, always=True), torch.optim.lr_scheduler)
+        yield
+        rates.remove()
+
+
+def test_a_scheduler_is_told_with_how_far_it_goes(recording: BoxWriter) -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.5)
+    assert told(recording).fact(0, "lr/scheduler") == (1, "StepLR step_size=10 gamma=0.5")
+    torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[9, 3])
+    assert told(recording).fact(0, "lr/scheduler") == (1, "MultiStepLR milestones=[3, 9] gamma=0.1")
+    torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+    assert told(recording).fact(0, "lr/scheduler") == (1, "CosineAnnealingLR T_max=7 eta_min=0.0")
+
+
+def test_schedulers_do_what_they_did(recording: BoxWriter) -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.05]
+    assert isinstance(schedule, torch.optim.lr_scheduler.LRScheduler)
