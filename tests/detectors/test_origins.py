@@ -73,6 +73,17 @@ def test_gradients_that_follow_from_weights_of_other_gradients_are_no_fault_of_t
     assert (found.kind, found.names[0], found.step) == ("divergence.gradient", PLAIN.name, 1)
 
 
+def test_weights_that_one_rank_updates_for_all_hide_gradients_that_are_not_reduced() -> None:
+    moment = replace(DDP, kind="state", name=f"{DDP.name}.exp_avg")
+    made = job({DDP: (same, own)}, steps=STEPS[1:])
+    assert not made.find()
+    only_one = ledgers({DDP: same, gradient(DDP): own, moment: own}, (1,), STEPS[1:])
+    made.state.tensors.apply(only_one, 3)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.severity) == ("divergence.gradient", (0, 1, 2), Severity.WARNING)
+    assert "lies on rank 1 alone" in found.causes[0].evidence[-1].what
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

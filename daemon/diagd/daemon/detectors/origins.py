@@ -1,7 +1,8 @@
 """What made weights part: gradients that were not the same on ranks that apply them, as far as those were compared.
 
-Gradients say nothing alone: some reduce them inside the optimizer's step, after they were looked at. So only those of
-weights that have parted are looked at, and they count only where they differed no later than the weights.
+Gradients say nothing alone: some reduce them inside the optimizer's step, after they were looked at. So those of
+weights that have parted are looked at, and count only where they differed no later than the weights. One exception:
+weights that one rank updates for all stay equal whatever the others' gradients are.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
 VOID = 2  # unequal gradients after which the weights were equal all the same
+NEVER = 3  # comparisons without any that was equal
 KIND = "divergence.gradient"
 INTEGRATED = 2  # tensors whose moments must have parted with them, to tell what none of the samples has met
 _DECOUPLED = ("AdamW", "NAdamW", "Lion", "LAMB")  # their moments do not know the weights
@@ -24,7 +26,34 @@ def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
     for key in sorted({(model_of(one.entry), one.entry.peers) for one in found if _may_be_explained(one)}):
         weights = [one for one in found if _may_be_explained(one) and key == (model_of(one.entry), one.entry.peers)]
         told += _of_model(state, weights)
+    told += _of_sent_out(state)
     return sorted(told, key=lambda one: one.since)
+
+
+def _of_sent_out(state: JobState) -> list[Parted]:
+    """Gradients under DDP that never were equal, of weights that are updated on one rank and sent to the others."""
+    entries = state.tensors.entries
+    never = [e for e in entries if e.kind == "gradient" and len(e.agreement.parts) >= NEVER and _is_never(e)]
+    if not never:
+        return []
+    keepers = {
+        (e.name.rpartition(".")[0], e.peers): set(e.infos)
+        for e in entries
+        if e.kind == "state" and 0 < len(e.infos) < len(e.peers)
+    }
+    found = []
+    for gradient in never:
+        ranks = keepers.get((gradient.name, gradient.peers))
+        if ranks is not None:
+            step, classes = gradient.agreement.parts[0]
+            said = f"its optimizer state lies on {words.ranks_text(ranks)} alone, which updates it for the others"
+            found.append(Parted(gradient, KIND, How.UNREDUCED, False, step, classes, said))
+    return found
+
+
+def _is_never(gradient: Entry) -> bool:
+    declared = all(info.placement == "ddp" for info in gradient.infos.values())
+    return declared and gradient.agreement.last_equal == NONE
 
 
 def _may_be_explained(one: Parted) -> bool:
