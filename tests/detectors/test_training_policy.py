@@ -143,6 +143,17 @@ def test_a_kl_to_the_policy_that_made_the_samples_is_worth_knowing_at_most() -> 
     assert {severity for _, severity in Learning(run).kinds()} <= {"info"}
 
 
+def test_nor_where_no_ratio_has_ever_been_other_than_1() -> None:
+    run = logged(kl=np.zeros(60), ratio=np.ones(60), reward=np.linspace(0, 1, 60))
+    assert Learning(run).kinds() == [("kl_zero", "info")]
+
+
+def test_entropy_that_rises_while_the_reward_does_is_worth_knowing() -> None:
+    entropy = steps(np.linspace(3.9, 1.2, 60), np.linspace(1.2, 3.8, 15), around(3.8, 0.02, 20))
+    run = logged(entropy=entropy, reward=np.linspace(0, 1, 95))
+    assert Learning(run).kinds() == [("entropy_explosion", "info")]
+
+
 def test_a_kl_that_was_printed_as_0_is_not_known_to_be() -> None:
     run = Learning(logged(kl=np.zeros(40), reward=around(0.3, 0.1, 40)))
     run.job.state.signals.put_fact(0, "logged/kl", 1, "decimals 3")

@@ -125,7 +125,7 @@ def _explosion(run: Run, metric: Metric, lowest: float, now: float, back: bool) 
     why = cause("noise", "updates that are too large, or an entropy term that outweighs the reward, make the outputs"
                 " random again", 0.6, seen(f"{metric.name} lowest {figure(lowest)}, now {figure(now)}", metric.rank),
                 )  # fmt: skip
-    severity = Severity.WARNING if back or lost else Severity.INFO
+    severity = Severity.WARNING if lost or (back and run.metric("reward") is None) else Severity.INFO
     return finding("training.entropy_explosion", severity, run.ranks, text, why, names=(metric.name,),
                    step=metric.curve.last_step)  # fmt: skip
 

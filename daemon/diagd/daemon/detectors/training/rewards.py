@@ -47,7 +47,7 @@ def kl(scene: Scene) -> Iterator[Finding]:
 
 
 def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
-    to_old = bool(_OLD & set(metric.words))
+    to_old = bool(_OLD & set(metric.words)) or _is_used_once(run)
     exact = not metric.off_by
     never = count >= len(metric.curve.values) - KL_SKIPPED
     text = (
@@ -63,6 +63,13 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
     severity = Severity.WARNING if sure else Severity.INFO
     return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,),
                    step=int(metric.curve.steps[-count + KL_FOR - 1]))  # fmt: skip
+
+
+def _is_used_once(run: Run) -> bool:
+    """Whether the policy that is updated made the samples itself: its ratio to that is 1, and none is clipped."""
+    ratio, clipped = run.metric("importance_ratio"), run.metric("clip_fraction")
+    ones = ratio is not None and bool((np.abs(ratio.curve.values - 1) < 1e-6).all())
+    return ones or (ratio is None and clipped is not None and not clipped.curve.values.any())
 
 
 def _is_switched_off(run: Run) -> bool:
