@@ -15,7 +15,7 @@ NVCC := $(shell command -v nvcc 2>/dev/null)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check lint types layers proto proto-check proto-base cuda-check format test bench bench-faults clean
+.PHONY: help setup demo check lint types layers proto proto-check proto-base cuda-check format test bench bench-faults bench-healthy clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ bench: setup ## measure what diagd costs and how fast it is
 
 bench-faults: setup ## the wide matrix of faults on real jobs (long)
 	@$(BIN)/python -m tests.bench.faults
+
+bench-healthy: setup ## trainings in which nothing is wrong, and what is said of them (some minutes)
+	@$(BIN)/python -m tests.bench.healthy
 
 clean: ## remove what was installed and generated here, but nothing that is committed
 	rm -rf $(VENV) $(PROTO_VENV) cuda_ext/diagd/cuda_ext/_digest.so probes/diagd/probes/native/_native.abi3.so .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

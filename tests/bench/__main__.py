@@ -54,7 +54,7 @@ def measure_healthy(quick: bool) -> dict[str, Any]:
 def shown_healthy(result: dict[str, Any]) -> list[list[str]]:
     """Rows of the table."""
     if not result["runs"]:
-        return [["false alarms in healthy trainings", "not measured", "run `python -m tests.bench.healthy`"]]
+        return [["false alarms in healthy trainings", "not measured", "run `make bench-healthy`"]]
     figure = f"{len(result['alarms'])} in {result['runs']} runs of {result['steps']} steps"
     return [["false alarms in healthy trainings", figure, "none; see healthy.md"]]
 

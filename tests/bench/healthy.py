@@ -86,7 +86,7 @@ def render(about: dict[str, str], runs: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n\n".join(
         [
             "# Healthy trainings",
-            f"Measured by `python -m tests.bench.healthy`: {machine.line(about)}.",
+            f"Measured by `make bench-healthy`: {machine.line(about)}.",
             "Each script of tests/healthy runs once under `diagd run` with the defaults. i is an incident that is worth"
             " knowing, W a warning, C a critical one; kinds that no run has are left out. On a busy machine slow.* is"
             " true.",
