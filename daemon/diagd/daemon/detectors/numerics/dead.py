@@ -7,7 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
-from diagd.daemon.detectors.numerics.weights import is_besides, is_expert, weights
+from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, is_besides, is_expert, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -92,6 +92,8 @@ def replaced(counts: Counts) -> Dead | None:
     if not idle or idle < max(counts.last("strangers", COUNTS)) or not unowned:
         return None
     owned = counts.last("owned")[-1]
+    if owned and unowned > 2 * idle and not counts.always("unowned_behind"):
+        return None  # of another model, which is there for its gradients alone
     names = counts.names("unowned")
     shown = ", ".join(names[:3])
     text = (
@@ -205,12 +207,13 @@ def zero(counts: Counts) -> Dead | None:
 
 def unmoved(counts: Counts) -> Dead | None:
     """Matrices that have gradients and that no step changes, in a precision that could show it."""
-    all_ = [
-        w for w in weights(counts.scene.state, counts.rank) if w.is_matrix and len(w.update.values) >= MOVED_SAMPLES
-    ]
+    if counts.rank not in counts.scene.state.signals.ranks("parameters/owned")[:SOME]:
+        return None
+    all_ = [w for w in weights(counts.scene.state, counts.rank) if w.is_matrix]
     still = [
         w for w in all_
-        if not w.update.values[-MOVED_SAMPLES:].any() and w.gradient.values[-3:].min(initial=1.0) > 0
+        if w.newest(UPDATE) == 0.0 and len(w.update.values) >= MOVED_SAMPLES
+        and not w.update.values[-MOVED_SAMPLES:].any() and w.gradient.values[-3:].min(initial=1.0) > 0
         and (w.info is None or w.info.dtype in ("float32", "float64"))
     ]  # fmt: skip
     if not still or len(still) < STILL_SHARE * len(all_) or len(still) == len(all_):

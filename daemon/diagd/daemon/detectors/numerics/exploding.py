@@ -40,9 +40,9 @@ def exploded(curve: Curve) -> tuple[int, float, float] | None:
     The beginning is the lowest level of the first samples, and of all up to a third of the run: norms fall while a
     model warms up.
     """
-    levels = rolling_median(curve.values, WIDTH)
-    if len(curve.values) < LEAST_SAMPLES:
+    if len(curve.values) < LEAST_SAMPLES or curve.values[-1] < LEAST / 2:
         return None
+    levels = rolling_median(curve.values, WIDTH)
     began = float(levels[: max(START, len(levels) // 3)].min())
     high = np.maximum(HIGH, TIMES * began) if began * FAR > HIGH else max(FAR * began, LEAST)
     above = levels > high

@@ -6,7 +6,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
-from diagd.daemon.detectors.numerics.weights import Weight, is_besides, weights
+from diagd.daemon.detectors.numerics.weights import SOME, Weight, is_besides, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -25,13 +25,13 @@ def imbalances(scene: Scene) -> Iterator[Finding]:
     """Heads that are too far apart."""
     found: dict[str, dict[int, tuple[Weight, Weight, float]]] = {}
     ranks = scene.state.signals.ranks("grad_norm")
-    for rank in ranks[:8]:
+    for rank in ranks[:SOME]:
         for model, heads in heads_of(weights(scene.state, rank)).items():
             pair = apart(heads)
             if pair is not None:
                 found.setdefault(model, {})[rank] = pair
     for model, pairs in found.items():
-        yield _finding(model, pairs, ranks if len(pairs) == len(ranks[:8]) else tuple(sorted(pairs)))
+        yield _finding(model, pairs, ranks if len(pairs) == len(ranks[:SOME]) else tuple(sorted(pairs)))
 
 
 def heads_of(all_: list[Weight]) -> dict[str, list[list[Weight]]]:

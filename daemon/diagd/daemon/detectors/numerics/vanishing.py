@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
-from diagd.daemon.detectors.numerics.weights import Weight, is_besides, is_expert, weights
+from diagd.daemon.detectors.numerics.weights import GRADIENT, SOME, Weight, is_besides, is_expert, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 SMALL = 1e-8  # a common alarm for a gradient's norm; by itself it fires on biases before a normalization
 RATIO = 1e-4  # of the largest in the same model
+GATE = 10 * RATIO
 STANDS = 1e-6  # of a weight's norm that a step changes: in a hundred thousand steps, a tenth of it
 LEAST_SAMPLES, LEAST_STEP = 5, 12
 LAYERS = 2  # in a row, from the first on
@@ -32,7 +33,7 @@ def vanishing(scene: Scene) -> Iterator[Finding]:
 
 def _told(scene: Scene) -> tuple[int, ...]:
     """Replicas show alike: the first ranks will do."""
-    return scene.state.signals.ranks("grad_norm")[:8]
+    return scene.state.signals.ranks("grad_norm")[:SOME]
 
 
 def _by_model(all_: list[Weight]) -> dict[str, list[Weight]]:
@@ -45,6 +46,10 @@ def _by_model(all_: list[Weight]) -> dict[str, list[Weight]]:
 
 def vanished(layers: list[Weight]) -> list[Weight]:
     """The first layers of one model that stand still, though the last ones do not."""
+    # Most models are in order, and have thousands of layers: the newest samples show that.
+    newest = [one.newest(GRADIENT) for one in layers]
+    if len(layers) < LAYERS + 1 or not newest[0] < GATE * max(newest):
+        return []
     told = [one for one in layers if len(one.gradient.values) >= LEAST_SAMPLES]
     if len(told) < 3 or told[0].gradient.last_step < LEAST_STEP:
         return []

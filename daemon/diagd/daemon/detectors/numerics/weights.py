@@ -1,11 +1,14 @@
 """The parameters of one rank with the norms that are told of them, in the order of their modules."""
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from diagd.daemon.detectors.training.curves import Curve, curve_of
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.signals import SignalBook
 from diagd.daemon.state.tensors import TensorInfo
 
 GRADIENT, UPDATE, HELD = "grad_norm/", "update_norm/", "param_norm/"
@@ -13,15 +16,37 @@ BESIDES = ("lora", "adapter", "prompt", "prefix", "ia3")  # what is trained besi
 EXPERTS = ("expert", "moe")  # some may get no token for long
 
 
-@dataclass(frozen=True)
+SOME = 4  # ranks whose parameters are looked at: replicas show alike, and there may be thousands of each
+
+
+@dataclass
 class Weight:
-    """One parameter of one rank."""
+    """One parameter of one rank; its norms are taken from the state when they are asked for."""
 
     name: str
     info: TensorInfo | None
-    gradient: Curve
-    update: Curve
-    held: Curve
+    signals: SignalBook
+    rank: int
+
+    @cached_property
+    def gradient(self) -> Curve:
+        """The norm of its gradient."""
+        return curve_of(self.signals.series(self.rank, GRADIENT + self.name))
+
+    @cached_property
+    def update(self) -> Curve:
+        """The norm of what a step changes of it."""
+        return curve_of(self.signals.series(self.rank, UPDATE + self.name))
+
+    @cached_property
+    def held(self) -> Curve:
+        """Its own norm."""
+        return curve_of(self.signals.series(self.rank, HELD + self.name))
+
+    def newest(self, prefix: str) -> float:
+        """The newest of one of its norms, without looking at the others; NaN where there is none."""
+        series = self.signals.series(self.rank, prefix + self.name)
+        return float(series.values[-1]) if series is not None and len(series) else math.nan
 
     @property
     def is_matrix(self) -> bool:
@@ -64,11 +89,4 @@ def weights(state: JobState, rank: int) -> list[Weight]:
     signals = state.signals
     names = [name.removeprefix(GRADIENT) for name in signals.names(rank) if name.startswith(GRADIENT)]
     infos = {e.name: e.infos[rank] for e in state.tensors.entries if e.kind == "parameter" and rank in e.infos}
-    return [
-        Weight(
-            name,
-            infos.get(name),
-            *(curve_of(signals.series(rank, prefix + name)) for prefix in (GRADIENT, UPDATE, HELD)),
-        )
-        for name in names
-    ]
+    return [Weight(name, infos.get(name), signals, rank) for name in names]
