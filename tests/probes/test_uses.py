@@ -56,6 +56,7 @@ def test_one_that_is_handed_to_something_else_may_be_emptied_there() -> None:
     [
         "def f(self, key):\n    if key not in self.feat:\n        self.feat[key] = load(key)\n",
         "def f(self, key):\n    found = self.feat.get(key)\n    self.feat[key] = found or load(key)\n",
+        "def f(self, key):\n    if self.feat[key] is None:\n        self.feat[key] = load(key)\n",
         "def f(self, key):\n    return self.feat.setdefault(key, load(key))",
     ],
 )
@@ -92,6 +93,13 @@ def test_a_sum_that_goes_on_is_kept_whichever_way_it_is_written() -> None:
     for line in ("total += loss", "total = total + loss", "total = 0.9 * total + 0.1 * loss"):
         found = read(f"def main():\n    total = 0\n    for x in data:\n        loss = f(x)\n        {line}\n", "total")
         assert (found.verdict, found.grows[0].line) == ("kept", 5)
+
+
+def test_a_list_that_is_packed_into_a_tensor_under_its_name_has_ended_and_one_that_is_joined_to_has_not() -> None:
+    filled = "def main():\n    feats = []\n    for x in data:\n        feats.append(f(x))\n"
+    assert read(filled + "    feats = torch.stack(feats)\n", "feats", "main").verdict == "emptied"
+    joined = "def main():\n    feats = f(0)\n    for x in data:\n        feats = torch.cat([feats, f(x)])\n"
+    assert read(joined, "feats", "main").verdict == "kept"
 
 
 def test_elements_of_a_dictionary_are_known_by_their_key_or_by_what_makes_them() -> None:

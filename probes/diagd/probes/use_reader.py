@@ -12,6 +12,7 @@ _HARMLESS = frozenset(
      "tensor", "as_tensor", "vstack", "hstack", "plot", "join", "map", "filter", "isinstance", "bool", "percentile",
      "dumps", "dump", "save", "info", "debug", "format"}
 )  # fmt: skip
+_PACKS = frozenset({"stack", "cat", "concatenate", "vstack", "hstack", "array", "asarray", "tensor", "as_tensor"})
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -70,14 +71,20 @@ class Reader(ast.NodeVisitor):
             if function.attr in GROWS:
                 self._grow(node)
         else:
-            called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            self.escapes |= called not in _HARMLESS and any(self._is(argument) for argument in node.args)
+            self.escapes |= _called(node) not in _HARMLESS and any(self._is(argument) for argument in node.args)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """`key in x`."""
         if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
             self.asked |= any(self._is(other) for other in node.comparators)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """`x[key]`, read: `x[-1]` and `x[-50:]` are looks at what came last, not at what was kept for a key."""
+        index = node.slice.operand if isinstance(node.slice, ast.UnaryOp) else node.slice
+        if isinstance(node.ctx, ast.Load) and not isinstance(index, (ast.Slice, ast.Constant)):
+            self.asked |= self._is(node.value)
         self.generic_visit(node)
 
     def visit_Delete(self, node: ast.Delete) -> None:
@@ -118,7 +125,8 @@ class Reader(ast.NodeVisitor):
 
     def _renewed(self, value: ast.expr, node: ast.AST) -> None:
         """The name gets another value: an older one with more, a part of the older one, or a new one."""
-        if isinstance(value, ast.Subscript) and self._is(value.value):
+        made_of_it = isinstance(value, ast.Call) and any(self._is(argument) for argument in value.args[:1])
+        if (isinstance(value, ast.Subscript) and self._is(value.value)) or (made_of_it and _called(value) in _PACKS):
             self.empties = True
         elif any(self._is(part) for part in ast.walk(value) if isinstance(part, ast.expr)):
             self._grow(node)
@@ -158,6 +166,10 @@ class Reader(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and function.attr in ("setdefault", "get"):
             return bool(self._outer) and _name_of(function.value) == self._outer
         return False
+
+
+def _called(node: ast.AST) -> str:
+    return _name_of(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _name_of(node: ast.AST) -> str:

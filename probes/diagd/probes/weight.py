@@ -1,6 +1,7 @@
 """How much memory an element of a container holds, roughly, and how long a tensor's graph is."""
 
 import sys
+from collections import deque
 from typing import Any, NamedTuple
 
 _SAMPLED = 8  # elements of an element
@@ -31,16 +32,19 @@ def is_tensor(kind: type) -> bool:
 
 def newest(container: Any, kind: str) -> Weight:
     """Of the element that came last; of the last one of a set or a cache nothing is known."""
-    if kind == "list":
-        last = [list.__getitem__(container, -1)]
-    elif kind == "deque":
-        last = [container[-1], container[0]]
-    elif kind == "dict":
-        last = [next(reversed(dict.values(container)))]
-    else:
+    try:
+        last = _last(container, kind)
+    except (IndexError, RuntimeError, StopIteration):  # another thread of the script has just changed it
         return NONE
-    found = [_of(element, 0) for element in last]
-    return max(found)
+    return max((_of(element, 0) for element in last), default=NONE)
+
+
+def _last(container: Any, kind: str) -> list[Any]:
+    if kind == "list":
+        return [list.__getitem__(container, -1)]
+    if kind == "deque":
+        return [deque.__getitem__(container, -1), deque.__getitem__(container, 0)]
+    return [next(reversed(dict.values(container)))] if kind == "dict" else []
 
 
 def _of(value: Any, depth: int) -> Weight:
