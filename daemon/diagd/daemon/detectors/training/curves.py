@@ -38,6 +38,11 @@ class Curve(NamedTuple):
         """The samples up to a step."""
         return Curve(self.steps[self.steps <= step], self.values[self.steps <= step])
 
+    def at(self, steps: Ints) -> "Curve":
+        """The samples of these steps."""
+        kept = np.isin(self.steps, steps)
+        return Curve(self.steps[kept], self.values[kept])
+
     def begin(self) -> float:
         """The level that the run began at."""
         return float(np.median(self.values[:START]))

@@ -6,6 +6,7 @@ spike.
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -60,11 +61,15 @@ def spikes(scene: Scene) -> Iterator[Finding]:
 
 
 def together(losses: dict[int, Curve]) -> dict[int, Curve]:
-    """The ranks' series up to the step that all of them have told, so that none is first only because its news is."""
+    """The ranks' series at the steps that all of them have told: none is first because its news is, or its sample."""
     newest = max((curve.last_step for curve in losses.values()), default=0)
     lively = {rank: curve for rank, curve in losses.items() if curve.last_step > newest - SPOKEN_OF}
     last = min((curve.last_step for curve in lively.values()), default=0)
-    return {rank: curve.until(last) for rank, curve in lively.items()}
+    cut = {rank: curve.until(last) for rank, curve in lively.items()}
+    if len({len(curve.steps) for curve in cut.values()}) < 2:
+        return cut
+    common = reduce(np.intersect1d, [curve.steps for curve in cut.values()])
+    return {rank: curve.at(common) for rank, curve in cut.items()}
 
 
 def spike(rank: int, curve: Curve, wild: bool = False) -> Spike | None:

@@ -1,0 +1,53 @@
+"""Losses that stand still, and those that only seem to."""
+
+import numpy as np
+import pytest
+from tests.detectors.learning import Learning, Scalars, around, falling
+
+
+def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
+    assert Learning({"loss": around(3.7, 0.5, 80)}).kinds() == []
+    assert Learning({"loss": around(3.7, 0.5, 130)}).kinds() == [("loss_plateau", "info")]
+    assert Learning({"loss": around(3.7, 0.5, 600)}).kinds() == [("loss_plateau", "warning")]
+
+
+def test_shapes_that_are_broadcast_in_the_loss_say_why_and_sooner() -> None:
+    run = Learning({"loss": around(3.7, 0.5, 60)})
+    run.job.state.signals.put_fact(0, "loss/broadcast", 1, "64,1 64,64")
+    (found,) = run.find()
+    assert (found.kind, found.severity, found.causes[0].key) == ("training.loss_plateau", "warning", "broadcast")
+    assert "[64, 1]" in found.summary
+    fits = Learning({"loss": falling(60)})
+    fits.job.state.signals.put_fact(0, "loss/broadcast", 1, "64,1 64,64")
+    assert fits.kinds() == []
+
+
+def test_loaded_weights_make_a_flat_loss_no_warning() -> None:
+    run = Learning({"loss": around(0.4, 0.05, 600)})
+    run.job.state.signals.put_fact(0, "checkpoint/loaded", 1, "Sequential")
+    assert run.kinds() == [("loss_plateau", "info")]
+
+
+def test_a_bias_learned_is_nothing_learned() -> None:
+    loss = np.concatenate([np.linspace(2.5, 2.303, 10), around(2.303, 0.02, 140)])
+    (found,) = Learning({"loss": loss}).find()
+    assert (found.kind, found.causes[0].key) == ("training.loss_plateau", "nothing learned")
+
+
+def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
+    assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
+
+
+def test_a_loss_that_is_the_same_in_all_bits_while_weights_move() -> None:
+    (found,) = Learning({"loss": np.full(30, 18.166301727294922)}).find()
+    cause = found.causes[0]
+    assert (found.kind, cause.key, cause.basis) == ("training.loss_plateau", "constant", "observation")
+
+
+@pytest.mark.parametrize("change", [
+    {"grad_norm": np.zeros(30)}, {"lr/0": np.zeros(30)}, {"loss": np.zeros(30)},
+    {"loss": np.concatenate([2.0 * 0.1 ** np.arange(8), np.full(22, 1e-8)])},
+])  # fmt: skip
+def test_a_constant_loss_without_updates_or_fully_fitted_is_no_fault(change: Scalars) -> None:
+    run = {"loss": np.full(30, 18.166301727294922), **change}
+    assert ("loss_plateau", "warning") not in Learning(run).kinds()
