@@ -83,7 +83,8 @@ def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
     """
     from diagd.daemon.analyze.ledgers import compare
 
-    found = compare(_read(first, python), _read(second, python))
+    left = _read(first, python)
+    found = compare(left, left if first == second else _read(second, python))
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -97,6 +98,8 @@ def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
 def _read(path: Path, python: str) -> list["Tensor"]:
     from diagd.daemon.analyze.ledgers import tensors_of
 
+    if not path.exists():
+        raise DiagdError(f"{path}: is not there", help="name a ledger or a checkpoint", exit_code=2)
     if path.suffix == ".json" or (path.is_file() and _begins_as_json(path)):
         try:
             return tensors_of(json.loads(path.read_text(encoding="utf-8")))
