@@ -323,6 +323,8 @@ def test_a_large_part_without_any_gradient_was_cut_off() -> None:
     made = counts(without_gradient=[4] * 5, elements_without_gradient=[0.6] * 5)
     made.state.signals.put_fact(0, "parameters/without_gradient", 32, "Net.encoder.weight")
     assert [f.causes[0].key for f in found(made)] == ["cut off"]
+    small = counts(without_gradient=[6] * 5, elements_without_gradient=[0.1] * 5)
+    assert [f.causes[0].key for f in found(small)] == ["cut off"]
     made.state.signals.put_fact(0, "parameters/without_gradient", 32, "Net.experts.3.weight")
     assert found(made) == []
 

@@ -15,6 +15,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 COUNTS = 2  # in a row that must show the same
 LATER = 4  # and where a first stretch of training may well look so
 SHARE = 0.25  # of the elements, or the parameters, that are meant to train: less may be a branch that is not used
+MANY = 0.5  # of the parameters, however small they are
 MOVED_SAMPLES = 4
 STILL_SHARE = 0.25
 
@@ -176,7 +177,8 @@ def cut_off(counts: Counts) -> Dead | None:
     """A good part of what is to train has never had a gradient."""
     silent, share = counts.always("without_gradient", LATER), counts.always("elements_without_gradient", LATER)
     names = counts.names("without_gradient")
-    if not silent or share < SHARE or all(is_expert(name) for name in names):
+    owned = counts.last("owned")
+    if not silent or (share < SHARE and silent < MANY * owned[-1]) or (names and all(map(is_expert, names))):
         return None
     text = (
         f"{silent:.0f} parameters ({share:.0%} of what is to train) have never had a gradient: {', '.join(names[:3])}"
@@ -193,7 +195,7 @@ def zero(counts: Counts) -> Dead | None:
     """A good part of what is to train has gradients that are exactly zero, always."""
     dead_, owned = counts.always("zero_gradient", LATER), counts.last("owned")
     names = counts.names("zero_gradient")
-    if not dead_ or dead_ < SHARE * owned[-1] or all(is_expert(n) or is_besides(n) for n in names):
+    if not dead_ or dead_ < SHARE * owned[-1] or (names and all(is_expert(n) or is_besides(n) for n in names)):
         return None
     text = (
         f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"
