@@ -12,10 +12,15 @@ Names, each with the unit that the script computes in:
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor
+    scaler/skipped          1 where it left a step out, under the step under way
+    autocast/on, /share     what a step casts to, and the share of the calls under it (autocast.py, forwards.py)
+    forward/absmax/<module> largest output in float16; overflow/value: a product beyond its end (overflow.py)
+    roundoff/<what>         updates of weights in half precision that are rounded away (roundoff.py)
     step/collectives        how often the ranks have met by the end of that step: collectives on groups of all of them
     logged/<metric>         what the script logs itself, by its name there
 
-A fact `optimizer/<group>` holds a parameter group's other settings. A probe that needs others writes `<probe>/<name>`. Parameters are named as in the ledger of tensors.
+A fact `optimizer/<group>` holds a parameter group's other settings. A probe that needs others writes `<probe>/<name>`.
+Parameters are named as in the ledger of tensors.
 """
 
 import threading
