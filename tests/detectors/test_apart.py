@@ -144,6 +144,13 @@ def test_a_rank_that_reports_later_is_compared_as_far_as_it_has_told() -> None:
     assert not rates(made, falling, falling[:40]).find()
 
 
+def test_rates_that_cross_are_different_all_the_same_and_those_that_have_met_are_not() -> None:
+    falling, rising = [0.10 - 0.001 * step for step in range(80)], [0.022 + 0.001 * step for step in range(80)]
+    crossing = rates(training({SHARD: own}, world=2), falling[:40], rising[:40])
+    assert crossing.finds().step == 1
+    assert not rates(training({SHARD: own}, world=2), [0.1] * 2 + falling[2:], [0.2] * 2 + falling[2:]).find()
+
+
 def test_rates_of_which_some_did_not_come_are_compared_where_all_have_told() -> None:
     made = training({SHARD: own}, world=2)
     for rank in range(2):

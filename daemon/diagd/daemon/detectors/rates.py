@@ -10,7 +10,8 @@ from diagd.daemon.state.job import JobState
 
 MAX_GROUPS = 16
 SAME = 1e-9  # relative
-TIMES = 2  # told steps at which they must differ, the newest among them
+TIMES = 2  # told steps at which they must differ
+NEWEST = 4  # of which one must be among the newest: two schedules may cross
 COMMON = 3  # rates that ranks must have in common to be on one schedule
 
 
@@ -47,10 +48,10 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
         return None
     values = np.array([s.values[np.searchsorted(s.steps, steps, "right") - 1] for s in series])
     differ = np.flatnonzero(_differ(values))
-    if len(differ) < TIMES or differ[-1] != len(steps) - 1:
+    if len(differ) < TIMES or differ[-1] < len(steps) - NEWEST:
         return None
-    since = int(steps[_begin(differ)])
-    newest = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, -1], strict=True)}
+    since = int(steps[differ[0]])
+    newest = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[-1]], strict=True)}
     schedule = differ[0] > 0 and _on_one_schedule(state, ranks, values)
     return Apart("lr", group, _classes(newest), newest, since, schedule)
 
@@ -58,12 +59,6 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     spread: NDArray[np.bool_] = values.max(axis=0) - values.min(axis=0) > SAME * np.abs(values).max(axis=0)
     return spread
-
-
-def _begin(differ: NDArray[np.intp]) -> int:
-    """Where the stretch that lasts begins."""
-    breaks = np.flatnonzero(np.diff(differ) > 1)
-    return int(differ[breaks[-1] + 1]) if len(breaks) else int(differ[0])
 
 
 def _on_one_schedule(state: JobState, ranks: Sequence[int], values: NDArray[np.float64]) -> bool:
