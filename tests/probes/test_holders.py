@@ -38,12 +38,12 @@ class Loud(dict[str, int]):
 def look(before: dict[str, Holder] | None = None, **variables: Any) -> dict[str, Holder]:
     """What is found from these variables, by path."""
     known = {(id_of(holder, variables), path): holder.size for path, holder in (before or {}).items()}
-    found = holders.look(None, known, time.perf_counter_ns() + LONG_NS, variables)
+    found = holders.look(None, known, time.thread_time_ns() + LONG_NS, variables)
     return {path: holder for (_, path), holder in found.items()}
 
 
 def id_of(holder: Holder, variables: dict[str, Any]) -> int:
-    found = holders.look(None, {}, time.perf_counter_ns() + LONG_NS, variables)
+    found = holders.look(None, {}, time.thread_time_ns() + LONG_NS, variables)
     return next(number for number, path in found if path == holder.path)
 
 
@@ -94,7 +94,7 @@ def test_no_code_of_the_scripts_is_called() -> None:
 
 def test_a_look_ends_at_its_deadline() -> None:
     many: dict[str, Any] = {str(n): SimpleNamespace(x=[n]) for n in range(30)} | {"deep": [[[[]]]] * 20}
-    everything = holders.look(None, {}, time.perf_counter_ns() + LONG_NS, {f"v{n}": dict(many) for n in range(30)})
+    everything = holders.look(None, {}, time.thread_time_ns() + LONG_NS, {f"v{n}": dict(many) for n in range(30)})
     cut = holders.look(None, {}, 0, {f"v{n}": dict(many) for n in range(30)})
     assert 0 < len(cut) < len(everything)
 
@@ -106,7 +106,7 @@ class Big:
 def looks_at_itself() -> tuple[dict[holders.Key, Holder], bool, int]:
     """What it found, whether its own went away after that, and a number of its own."""
     big, numbers = Big(), [1, 2, 3]
-    found = holders.look(sys._getframe(), {}, time.perf_counter_ns() + LONG_NS)
+    found = holders.look(sys._getframe(), {}, time.thread_time_ns() + LONG_NS)
     reference = weakref.ref(big)
     del big
     gc.collect()
@@ -116,7 +116,7 @@ def looks_at_itself() -> tuple[dict[holders.Key, Holder], bool, int]:
 def keeps_its_variables() -> tuple[dict[str, Any], dict[holders.Key, Holder]]:
     inner = [1, 2]
     mine = locals()
-    found = holders.look(sys._getframe(), {}, time.perf_counter_ns() + LONG_NS)
+    found = holders.look(sys._getframe(), {}, time.thread_time_ns() + LONG_NS)
     return mine, found if inner else {}
 
 

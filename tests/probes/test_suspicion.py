@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from diagd.probes import heartbeat, signals, suspicion
+from diagd.probes import heartbeat, signals, suspicion, uses
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.guard import Probe
 
 MIB = 1024 * 1024
 LONG_NS = 60_000_000_000
@@ -62,7 +63,7 @@ def grows(watch: suspicion.Suspicion, steps: int, a_step: int = MIB, begin: int 
         held = 100 * MIB + step * a_step
         if watch.due(step, held):
             looks += 1
-            watch.look(sys._getframe(), step, held, time.perf_counter_ns() + LONG_NS)
+            watch.look(sys._getframe(), step, held, time.thread_time_ns() + LONG_NS)
     while heartbeat.ERRANDS:
         heartbeat.ERRANDS.popleft()()
     return looks
@@ -143,6 +144,18 @@ def test_a_loader_is_told_with_what_its_dataset_fills_and_no_length_that_only_th
     said = told.of(suspicion.LOADER)
     assert (said["dataset"], said["workers"], said["length"]) == ("Samples", 2, -1)
     assert [(path, verdict) for path, verdict, _ in said["grown"]] == [("Samples.seen", "kept")]
+
+
+def test_an_errand_that_fails_is_this_probes_failure_alone(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise ValueError("for a test")
+
+    probe = Probe("memory", 3, always=True)
+    monkeypatch.setattr(suspicion.GUARD, "probe", probe)
+    monkeypatch.setattr(uses, "uses", fails)
+    grows(suspicion.Suspicion(), 60, store=Store())
+    assert probe.errors >= 1
+    assert suspicion.HOLDER not in told.facts
 
 
 def test_a_text_that_is_too_long_loses_what_can_be_missed_first() -> None:

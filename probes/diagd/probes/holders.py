@@ -48,7 +48,8 @@ def look(
     Args:
         others: More to begin from, by name.
         before: Sizes at an earlier look: what has grown since is weighed.
-        deadline_ns: Of time.perf_counter_ns; what is not reached by then is left out.
+        deadline_ns: Of time.thread_time_ns, as a busy machine would leave nothing of so short a time; what is not
+            reached by then is left out.
     """
     walk = _Walk(before, deadline_ns)
     copies = []
@@ -101,7 +102,7 @@ class _Walk:
         while self._queue and nodes < MAX_NODES:
             path, value, depth, where = self._queue.popleft()
             nodes += 1
-            if not nodes & 63 and time.perf_counter_ns() > self._deadline_ns:
+            if not nodes & 63 and time.thread_time_ns() > self._deadline_ns:
                 break
             self._visit(path, value, depth, where)
         self._queue.clear()
@@ -143,7 +144,7 @@ class _Walk:
                 self._queue.append((f"{path}[{place}]", element, depth, where))
 
     def _tensor(self, path: str, value: Any, depth: int, where: tuple[str, str, str, str]) -> None:
-        if depth <= 2 and "[" not in path and time.perf_counter_ns() < self._deadline_ns:
+        if depth <= 2 and "[" not in path and time.thread_time_ns() < self._deadline_ns:
             nodes = weight.graph_length(value)
             if nodes:
                 self.found[(0, path)] = Holder(path, "graph", nodes, False, *where)

@@ -28,7 +28,7 @@ from diagd.probes.state import STATE
 
 EVERY_NS = 20_000_000  # steps may be shorter than what is worth a sample
 FIRST_LOOK_NS = 3_000_000  # what a look is thought to take before there was one
-LOOK_NS = 4_000_000
+LOOK_NS = 4_000_000  # of CPU
 SURE_LOOKS = 3  # of a process
 PATIENCE = 10  # samples
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -60,6 +60,7 @@ _watch = _Watch()
 
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer or torch.utils.data.dataloader is there."""
+    suspicion.GUARD.probe = probe
     if hasattr(module, "_BaseDataLoaderIter"):
         _patches.replace(module._BaseDataLoaderIter, "__init__", wrapper(probe, _loader, _ignore, _ignore))
         return
@@ -105,9 +106,9 @@ def own_bytes() -> tuple[int, int, int]:
 
 
 def _look(step: int, resident: int) -> None:
-    began_ns = time.perf_counter_ns()
+    began_ns = time.thread_time_ns()
     _watch.suspicion.look(sys._getframe(2), step, resident, began_ns + LOOK_NS)
-    took = time.perf_counter_ns() - began_ns
+    took = time.thread_time_ns() - began_ns
     _watch.look_ns, _watch.waited = took, 0
     _watch.looks += 1
     BUDGET.spent(took)

@@ -7,11 +7,13 @@ import json
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from diagd.probes import heartbeat, holders, sites, uses
 from diagd.probes.budget import BUDGET
+from diagd.probes.guard import Probe
 from diagd.probes.holders import Holder, Key
 from diagd.probes.signals import SIGNALS
 
@@ -30,6 +32,22 @@ CHAIN_LOOKS = 2  # a longer graph can be a longer sequence; twice in a row it is
 _MAX_FILE = 300_000
 _MAX_FILES = 6
 _MAX_TEXT = 1000
+
+
+class _Guard:
+    """Whose failure it is that an errand fails: this probe's, and not that of the thread that runs it."""
+
+    probe: Probe | None = None
+
+    def run(self, function: Callable[..., None], *args: Any) -> None:
+        """Run it under the probe's wall, where there is one."""
+        if self.probe is None:
+            function(*args)
+        else:
+            self.probe.run(function, *args)
+
+
+GUARD = _Guard()
 
 
 class Suspicion:
@@ -89,7 +107,7 @@ class Suspicion:
     def _tell(self, said: dict[str, Any], files: list[str], step: int) -> None:
         self._told = True
         said["since"] = self._since_step
-        heartbeat.ERRANDS.append(lambda: _tell_holder(said, files, step, self))
+        heartbeat.ERRANDS.append(lambda: GUARD.run(_tell_holder, said, files, step, self))
 
     @property
     def tells(self) -> bool:
@@ -176,7 +194,7 @@ def note_loader(iterator: Any, loader: Any) -> None:
     if key not in _datasets and len(_datasets) < 16:
         _datasets.add(key)
         file = holders.file_of(dataset)
-        heartbeat.ERRANDS.append(lambda: _tell_loader(said, file))
+        heartbeat.ERRANDS.append(lambda: GUARD.run(_tell_loader, said, file))
 
 
 def _length(loader: Any) -> int:
