@@ -82,6 +82,7 @@ def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
 
 @pytest.mark.parametrize("parts", [
     {"recon_loss": falling(80, 500, 90), "kl_loss": np.linspace(0.01, 3, 80)},  # learns in its own way
+    {"recon_loss": falling(80, 500, 90), "sparsity_loss": np.linspace(0.01, 2, 80)},
     {"loss_box": falling(80, 3, 1), "loss_cls": falling(80, 2, 0.5, seed=1)},
     {"loss_box": falling(80, 400, 100), "loss_cls": falling(80, 2, 0.5, seed=1)},  # small, and falls
 ])  # fmt: skip

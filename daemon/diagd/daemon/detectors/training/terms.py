@@ -21,7 +21,7 @@ LEAST = 50  # samples
 SHARE = 0.01  # of the loss: below it a term is drowned
 FITS = 0.01  # of the loss's own spread, or of its size: what the fitted sum may be off
 COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
-LEARNS = 3.0  # standard errors that a term has fallen by
+MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
 WAS = 0.1  # of its largest: from above it to exactly 0 is no learning
 VAST = 1e6
@@ -85,16 +85,16 @@ def _drowned(run: Run, fitted: Terms) -> Finding | None:
         return None
     for number, metric in enumerate(fitted.metrics):
         like = fitted.weights[number] >= COMPARABLE * fitted.weights[main]
-        if number != main and like and 0 < shares[number] < SHARE * whole and not _learns(metric.curve.values):
+        if number != main and like and 0 < shares[number] < SHARE * whole and not _moves(metric.curve.values):
             return _drowning(run, fitted.metrics[main], metric, float(shares[main] / whole))
     return None
 
 
-def _learns(values: Floats) -> bool:
+def _moves(values: Floats) -> bool:
     third = len(values) // 3
     error = noise(values) * (2.0 / third) ** 0.5
-    fallen = float(values[:third].mean()) - float(values[-third:].mean())
-    return bool(fallen > max(LEARNS * error, 0.05 * abs(float(values[0]))))
+    moved = abs(float(values[:third].mean()) - float(values[-third:].mean()))
+    return bool(moved > max(MOVES * error, 0.05 * abs(float(values[0]))))
 
 
 def _drowning(run: Run, main: Metric, lost: Metric, share: float) -> Finding:
