@@ -27,6 +27,19 @@ def kept(root: Any) -> list[tuple[int, Any, dict[str, Any]]]:
     return sorted(found, key=lambda entry: entry[0])
 
 
+def leaves(root: Any) -> list[Any]:
+    """The tensors that the graph ends in: the parameters that it was made with."""
+    pending, seen, found = [root.grad_fn], {root.grad_fn}, []
+    while pending and len(seen) < NODES:
+        node = pending.pop()
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        following = {after for after, _ in node.next_functions if after is not None} - seen
+        seen |= following
+        pending += following
+    return found
+
+
 def _saved(node: Any) -> dict[str, Any]:
     """What it has kept, as it lies: nothing that hooks would have to bring back, as with checkpointing."""
     found = {}

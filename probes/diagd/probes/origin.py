@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diagd.probes import graph, later
+from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 LOOKS = 2
@@ -31,9 +32,24 @@ def look(root: Any, step: int) -> None:
     _Origin.looks += 1
     torch = sys.modules["torch"]
     with later.unseen(torch):
+        held = _bad_weights(torch, root)
+        if held:
+            SIGNALS.fact("nonfinite/origin", f"weight\t{', '.join(held[:NAMES])}", step)
+            return
         node, word = _first(torch, graph.kept(root)) or (root.grad_fn, "")
     name = word or node.name().removesuffix("0").removesuffix("Backward")
     SIGNALS.fact("nonfinite/origin", f"{name}\t{', '.join(graph.behind(node)[:NAMES])}", step)
+
+
+def _bad_weights(torch: Any, root: Any) -> list[str]:
+    """The names of parameters that hold such values themselves, as after a step with such gradients."""
+    some = [
+        leaf for leaf in graph.leaves(root) if (tensor := later.plain(leaf)) is not None and tensor.device.type == "cpu"
+    ]
+    bad = {
+        id(leaf) for leaf in some if leaf.numel() <= graph.ELEMENTS and not bool(torch.isfinite(leaf.detach()).all())
+    }
+    return [one.name for one, held in NAMED.held() if id(held) in bad] or ["?"] * min(len(bad), 1)
 
 
 def _first(torch: Any, nodes: list[tuple[int, Any, dict[str, Any]]]) -> tuple[Any, str] | None:
@@ -44,18 +60,9 @@ def _first(torch: Any, nodes: list[tuple[int, Any, dict[str, Any]]]) -> tuple[An
             continue
         if any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items()):
             return node, ""
-        if tensor.data_ptr() in {leaf.data_ptr() for leaf in _leaves(node)}:
-            return node, "weight"
         giver = next(_givers(node), None)
         return (node, "input") if giver is None else (giver, "")
     return None
-
-
-def _leaves(node: Any) -> Iterator[Any]:
-    """The parameters that it was given, also transposed or cast ones."""
-    for before, _ in node.next_functions:
-        if (leaf := _end(before)) is not None and hasattr(leaf, "variable"):
-            yield leaf.variable
 
 
 def _givers(node: Any) -> Iterator[Any]:

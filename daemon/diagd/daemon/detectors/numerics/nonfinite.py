@@ -12,7 +12,6 @@ from diagd.daemon.state.signals import Series
 
 _SOURCES = {
     "input": "it comes in with the data of the batch, at",
-    "weight": "it is in the weights already, in",
 }
 LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
 
@@ -26,11 +25,12 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
         return
     first_loss = min(losses.values(), default=1 << 62)
     first_norm = min(norms.values(), default=1 << 62)
-    if first_loss <= first_norm:
-        ranks = tuple(sorted(rank for rank, step in losses.items() if step == first_loss))
+    ranks = tuple(sorted(rank for rank, step in losses.items() if step == first_loss))
+    # Weights that hold them have them from the step before, whose gradients may not have been looked at.
+    if first_loss <= first_norm and _origin(scene, ranks[0], first_loss)[0] != "weight":
         yield _of_loss(scene, ranks, first_loss, signals.ranks("loss"))
     else:
-        yield _of_gradient(scene, tuple(sorted(norms)), first_norm)
+        yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
 
 
 def _beginnings(scene: Scene, name: str) -> dict[int, int]:
@@ -57,7 +57,7 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
     value = _value(scene, ranks[0], "loss", step)
     others = [rank for rank in all_ if rank not in ranks]
     operation, behind = _origin(scene, ranks[0], step)
-    names = dict.fromkeys((*behind, *_bad_gradients(scene, ranks[0])))
+    names = dict.fromkeys((*behind, *_bad_gradients(scene, ranks[0], step)))
     text = f"the loss of {words.ranks_text(ranks)} is {value} from step {step} on"
     if others:
         text += f", before any other rank's: the gradients then bring it to {words.ranks_text(others)}"
@@ -75,7 +75,7 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
 
 
 def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
-    names = _bad_gradients(scene, ranks[0])
+    names = _bad_gradients(scene, ranks[0], step) or _origin(scene, ranks[0], step)[1]
     bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
@@ -98,9 +98,10 @@ def _origin(scene: Scene, rank: int, step: int) -> tuple[str, tuple[str, ...]]:
     return operation, tuple(name for name in names.split(", ") if name)
 
 
-def _bad_gradients(scene: Scene, rank: int) -> tuple[str, ...]:
+def _bad_gradients(scene: Scene, rank: int, until: int) -> tuple[str, ...]:
+    """Of the first gradients that were seen not to be finite, some names; later than they were, all are."""
     fact = scene.state.signals.fact(rank, "gradients/nonfinite")
-    return tuple(fact[1].split(", ")) if fact is not None else ()
+    return tuple(fact[1].split(", ")) if fact is not None and fact[0] <= until else ()
 
 
 def _value(scene: Scene, rank: int, name: str, step: int) -> str:
