@@ -72,6 +72,11 @@ def test_a_term_that_drowns_another_which_does_not_learn() -> None:
     assert (found.kind, found.names) == ("training.loss_component", ("loss_seg", "loss_depth"))
 
 
+def test_a_reconstruction_that_gets_worse_under_another_term_is_drowned() -> None:
+    run = terms(recon_loss=np.linspace(0.1, 9, 80), style_loss=falling(80, 9000, 1000))
+    assert Learning(run).kinds() == [("loss_component", "warning")]
+
+
 def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
     depth, seg, reg = falling(80, 40, 30, seed=1), around(1.94, 0.03, 80), falling(80, 3, 1, seed=2)
     total = 100 * depth + seg
