@@ -84,6 +84,12 @@ def test_weights_that_one_rank_updates_for_all_hide_gradients_that_are_not_reduc
     assert "lies on rank 1 alone" in found.causes[0].evidence[-1].what
 
 
+def test_a_first_step_with_a_rate_of_zero_leaves_weights_equal_under_gradients_that_are_not_reduced() -> None:
+    late: Content = lambda rank, step: own(rank, step) if step > 1 else same(rank, step)  # noqa: E731
+    found = job({DDP: (late, own)}).finds()
+    assert (found.kind, found.causes[0].key, found.step) == ("divergence.gradient", "unreduced", 2)
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

@@ -86,7 +86,7 @@ def _is_void(weight: Entry, gradient: Entry | None) -> bool:
 def _comes_first(weight: Parted, gradient: Entry, first: int, reduced: bool) -> bool:
     """Whether the gradient's difference is no consequence of the weights': where it is reduced, it cannot be."""
     seen = gradient.agreement
-    if not seen.parts or seen.parts[-1][0] < weight.entry.agreement.last_equal:
+    if not seen.parts or seen.parts[-1][0] <= weight.entry.agreement.last_equal:
         return False
     return reduced or seen.parts[0][0] <= (weight.since if weight.entry.peers else first)
 
@@ -95,7 +95,7 @@ def _judged(
     state: JobState, weight: Parted, gradient: Entry, weights: Sequence[Parted], given: dict[str, Entry]
 ) -> Parted:  # fmt: skip
     seen = gradient.agreement
-    before = [part for part in seen.parts if part[0] >= weight.entry.agreement.last_equal]
+    before = [part for part in seen.parts if part[0] > weight.entry.agreement.last_equal]
     step, classes = before[0]
     names = [one.entry.name for one in weights if any(at == step for at, _ in _parts(given.get(one.entry.name)))]
     by = factor(state, names, classes, step)
