@@ -74,6 +74,25 @@ def test_gradients_that_are_nan_before_any_loss_is_are_named_with_their_paramete
     assert "not whose they were" in one.causes[0].text
 
 
+def test_weights_that_hold_nan_already_have_it_from_the_gradients_of_the_step_before() -> None:
+    made = run(2, loss=[1.0] * 20 + [math.nan] * 9)
+    for rank in range(2):
+        signals(made.state, rank, "grad_norm", range(2, 30, 2), [1.0] * 10 + [math.nan] * 4)
+        made.state.signals.put_fact(rank, "nonfinite/origin", 21, "weight\tNet.stem.weight, Net.stem.bias")
+        made.state.signals.put_fact(rank, "gradients/nonfinite", 22, "Net.out.weight, Net.stem.weight")
+    (one,) = found(made)
+    assert (one.ranks, one.step, one.causes[0].key) == ((0, 1), 20, "gradient")
+    assert one.names == ("grad", "Net.stem.weight", "Net.stem.bias")
+
+
+def test_where_a_loss_became_nan_is_said_as_its_graph_showed_it() -> None:
+    made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
+    made.state.signals.put_fact(0, "nonfinite/origin", 21, "input\tNet.stem.weight")
+    (one,) = found(made)
+    assert one.names == ("loss", "Net.stem.weight")
+    assert "with the data" in one.summary
+
+
 @pytest.mark.parametrize(
     "loss", [[1.0] * 20 + [math.nan], [1.0, math.nan] * 12 + [1.0], [1.0] * 10 + [math.inf, 0.9, 0.8]]
 )
