@@ -100,6 +100,15 @@ def test_over_the_budget_samples_get_rarer_first_and_then_details_go_and_it_is_s
     ]
 
 
+def test_a_benchmark_is_held_to_the_budget_of_the_time_in_which_the_probes_are_on(tmp_path: Path) -> None:
+    STATE.settings = Settings(str(tmp_path), bench_steps=10_000)
+    step = train(0, seconds=30, overhead=0)
+    step = train(step, seconds=30, overhead=0.14)
+    assert BUDGET.stride == 1
+    train(step, seconds=30, overhead=0.16)
+    assert BUDGET.stride > 1
+
+
 def test_a_short_burst_is_not_judged() -> None:
     train(0, seconds=2, overhead=1)
     assert STATE.detail == 2

@@ -72,13 +72,15 @@ def step_completed(step: int, now: int) -> None:
     """A training step is over: look at the budget, and at the benchmark's switch."""
     if STATE.settings.bench_steps:
         _bench_step(step, now, STATE.settings.bench_steps)
-    elif now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
+    if now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
         _judge(step, now)
 
 
 def _judge(step: int, now: int) -> None:
     spent = STATE.live[_OVERHEAD] - _Window.overhead_ns
     took = now - _Window.began_ns
+    if STATE.settings.bench_steps:
+        took //= 2  # in the other half the probes were off
     widened = not _Window.began_ns or BUDGET.widen(spent, SHARE * took)
     _Window.over = 0 if widened else _Window.over + 1
     if _Window.over >= _PATIENCE and STATE.detail:
