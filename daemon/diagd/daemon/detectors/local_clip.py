@@ -95,7 +95,7 @@ def _by_returned(state: JobState, shards: Shards) -> Finding | None:
 
 def _by_limit(state: JobState, shards: Shards) -> Finding | None:
     """Gradients of two shards and more that have the same largest norm, again and again; replicated ones would too."""
-    seen = side_by_side(state, shards.ranks, "grad_norm")
+    seen = side_by_side(state, shards.ranks, "grad_norm", recent=None)
     if seen is None or not len(seen.steps) or not shards.whole or not np.isfinite(seen.values).all():
         return None
     top = float(seen.values.max())
