@@ -90,6 +90,11 @@ def test_a_first_step_with_a_rate_of_zero_leaves_weights_equal_under_gradients_t
     assert (found.kind, found.causes[0].key, found.step) == ("divergence.gradient", "unreduced", 2)
 
 
+def test_weights_that_part_at_once_under_equal_gradients_are_updated_otherwise() -> None:
+    found = job({DDP: (FAR, same)}).finds()
+    assert (found.kind, found.causes[0].key) == ("divergence.parameter", "updated")
+
+
 def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None:
     late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, late)}).finds()

@@ -9,7 +9,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.meetings import together_until
 from diagd.daemon.detectors.moved import told_apart
-from diagd.daemon.detectors.origins import gradients
+from diagd.daemon.detectors.origins import by_equal_gradients, gradients
 from diagd.daemon.detectors.parting import How, Parted, model_of, parted
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
@@ -27,6 +27,8 @@ _WHY = {
     How.NEVER: "they differ from the start, and nothing has made them equal",
     How.UNREDUCED: "they were equal before the first step and have parted with the first updates: what the ranks add to"
     " them is not reduced over the ranks",
+    How.UPDATED: "they were equal before the first step and have parted with the first updates, though their gradients"
+    " were equal when the optimizer stepped: what it makes of them differs, or something else writes to them",
     How.CHANGED: "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all"
     " have made",
 }
@@ -69,7 +71,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
     found = [told_apart(scene.state, one) for one in found if _at_one_step(scene.state, one)]
-    yield from _by_tensors([*gradients(scene.state, found), *found])
+    yield from _by_tensors([*gradients(scene.state, found), *by_equal_gradients(scene.state, found)])
 
 
 def _at_one_step(state: JobState, one: Parted) -> bool:

@@ -6,6 +6,7 @@ weights that one rank updates for all stay equal whatever the others' gradients 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.factors import factor, norm
@@ -28,6 +29,18 @@ def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
         told += _of_model(state, weights)
     told += _of_sent_out(state)
     return sorted(told, key=lambda one: one.since)
+
+
+def by_equal_gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
+    """The same; of weights that parted with the first updates it is told where their gradients were equal."""
+    given = {(e.name, e.peers): e.agreement for e in state.tensors.entries if e.kind == "gradient"}
+
+    def told(one: Parted) -> Parted:
+        seen = given.get((one.entry.name, one.entry.peers))
+        equal = seen is not None and not seen.parts and seen.last_equal >= one.since
+        return replace(one, how=How.UPDATED) if equal and one.how is How.UNREDUCED else one
+
+    return [told(one) for one in found]
 
 
 def _of_sent_out(state: JobState) -> list[Parted]:

@@ -22,6 +22,7 @@ class How(StrEnum):
     LOADED = "loaded"  # made equal by their wrapper, and different before the first step
     NEVER = "never"  # different from the start, and nothing has made them equal
     UNREDUCED = "unreduced"  # equal until the first updates
+    UPDATED = "updated"  # equal until the first updates, and these were made from equal gradients
     CHANGED = "changed"  # equal for a while, then not
     # Of gradients:
     CLIPPED = "clipped"  # one is the other times a factor
