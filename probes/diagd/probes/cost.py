@@ -10,7 +10,7 @@ from diagd.probes.state import STATE
 MASK = 15  # one in 16 operations is timed, and counted sixteenfold
 SHARE = 0.01  # of the time
 _WINDOW_NS = 3_000_000_000
-_MIN_STEPS = 50  # the first of them are a start's, and no measure
+_MIN_STEPS = 64  # twice as many at first, as most faults show early and a start is no measure
 _PATIENCE = 4  # windows over the budget, though samples are as rare as can be, before operations lose details
 _OVERHEAD = int(Live.OVERHEAD_NS)
 _clock = time.thread_time_ns
@@ -72,7 +72,8 @@ def step_completed(step: int, now: int) -> None:
     """A training step is over: look at the budget, and at the benchmark's switch."""
     if STATE.settings.bench_steps:
         _bench_step(step, now, STATE.settings.bench_steps)
-    if now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= _MIN_STEPS:
+    steps = _MIN_STEPS if _Window.began_ns else 2 * _MIN_STEPS
+    if now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= steps:
         _judge(step, now)
 
 
