@@ -139,7 +139,8 @@ def _apart(added: Mapping[int, Sequence[float]], rank: int) -> float:
     of the number of meetings.
     """
     others = [added[r] for r in added if r != rank]
-    over = [mine - sum(theirs) / len(others) for mine, *theirs in zip(added[rank], *others, strict=True)]
+    theirs = [sum(together) / len(others) for together in zip(*others, strict=True)]
+    over = [mine - mean for mine, mean in zip(added[rank], theirs, strict=True)]
     return sum(over) / max(sqrt(sum(one * one for one in over)), 1e-9)
 
 
