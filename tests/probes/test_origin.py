@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from diagd.probes import origin
+from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 
 
@@ -22,7 +23,7 @@ class House(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
-    origin._Origin.looks = 0
+    origin._Origin.looks, origin._Origin.step = 0, -1
     with clean():
         yield
 
@@ -94,6 +95,20 @@ def test_a_finite_loss_is_not_looked_into_and_others_seldom(recording: BoxWriter
     house = House()
     backward(house.attic(ones()).mean())
     assert told(recording).fact(0, "nonfinite/origin") is None
-    for _ in range(origin.LOOKS + 3):
+    for step in range(1, origin.LOOKS + 4):
+        recording.live[Live.STEP] = 10 * step
         backward(no_labels(house))
     assert origin._Origin.looks == origin.LOOKS
+
+
+def test_of_a_stretch_of_such_losses_the_first_is_told(recording: BoxWriter) -> None:
+    house = House()
+    look(house)
+    backward(no_labels(house))
+    recording.live[Live.STEP] = 1
+    with torch.no_grad():
+        house.attic.weight.fill_(float("nan"))
+    backward(no_labels(house))
+    fact = told(recording).fact(0, "nonfinite/origin")
+    assert fact is not None
+    assert (fact[0], fact[1].partition("\t")[0]) == (1, "Div")

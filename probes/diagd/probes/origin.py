@@ -23,12 +23,15 @@ class _Origin:
     """How often it was looked for."""
 
     looks = 0
+    step = -1  # of the last loss that was not finite
 
 
 def look(root: Any, step: int) -> None:
     """The loss is not finite; called where that is known before the graph is gone, so not on a device."""
-    if _Origin.looks >= LOOKS or root.grad_fn is None:
-        return
+    follows = 0 <= step - _Origin.step <= 1 and _Origin.step >= 0
+    _Origin.step = step
+    if follows or _Origin.looks >= LOOKS or root.grad_fn is None:
+        return  # of a stretch of such losses the first says where it began; the others' weights have it too
     _Origin.looks += 1
     torch = sys.modules["torch"]
     with later.unseen(torch):

@@ -75,7 +75,7 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
 
 
 def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
-    names = _bad_gradients(scene, ranks[0], step) or _origin(scene, ranks[0], step)[1]
+    names = _bad_gradients(scene, ranks[0], step) or _origin(scene, ranks[0], step + 1)[1]
     bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
@@ -92,7 +92,7 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
 def _origin(scene: Scene, rank: int, step: int) -> tuple[str, tuple[str, ...]]:
     """The operation that made the first of them, and the parameters behind it; empty where that is not known."""
     fact = scene.state.signals.fact(rank, "nonfinite/origin")
-    if fact is None or abs(fact[0] - step) > 1:
+    if fact is None or fact[0] != step:
         return "", ()
     operation, _, names = fact[1].partition("\t")
     return operation, tuple(name for name in names.split(", ") if name)
