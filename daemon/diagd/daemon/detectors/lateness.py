@@ -139,9 +139,10 @@ def _apart(added: Mapping[int, Sequence[float]], rank: int) -> float:
     of the number of meetings.
     """
     others = [added[r] for r in added if r != rank]
-    theirs = [sum(together) / len(others) for together in zip(*others, strict=True)]
+    theirs: list[float] = [sum(together) / len(others) for together in zip(*others, strict=True)]
     over = [mine - mean for mine, mean in zip(added[rank], theirs, strict=True)]
-    return sum(over) / max(sqrt(sum(one * one for one in over)), 1e-9)
+    spread = sqrt(sum(one * one for one in over))
+    return sum(over) / max(spread, 1e-9)
 
 
 def _rivals(felt: Mapping[int, Sequence[float]], rank: int) -> int:
