@@ -75,8 +75,9 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
 
 
 def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
-    names = _bad_gradients(scene, ranks[0], step) or _origin(scene, ranks[0], step + 1)[1]
-    bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") for what in ("nonfinite", "all"))
+    given = _bad_gradients(scene, ranks[0], step)
+    names = given or _origin(scene, ranks[0], step + 1)[1]
+    bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") if given else None for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
     text = f"gradients are NaN or infinite{which}{count} from step {step} on, while the losses were still finite"
