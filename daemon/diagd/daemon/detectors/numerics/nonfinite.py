@@ -84,8 +84,8 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
     whose = "" if len(ranks) < 2 else "; they were reduced over the ranks before they were seen, so not whose they were"
     told = [seen(f"gradient norm {_value(scene, rank, 'grad_norm', step)}", rank, step) for rank in ranks[:8]]
     partly = bad is not None and all_ is not None and bad < all_
-    where = "the backward pass is finite behind these parameters" if partly else "all parameters have them"
-    why = cause("gradient", f"a derivative that is not finite where its value is (sqrt or norm at 0): {where}{whose}",
+    where = ": the backward pass is finite behind these parameters" if partly else ""
+    why = cause("gradient", f"a derivative that is not finite where its value is (sqrt or norm at 0){where}{whose}",
                 0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
 
