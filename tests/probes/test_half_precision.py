@@ -63,7 +63,7 @@ class Sgd:
         parameter = torch.nn.Parameter(torch.tensor(values, dtype=torch.bfloat16))
         parameter.grad = torch.tensor(gradients, dtype=torch.bfloat16)
         self.optimizer = torch.optim.SGD([parameter], lr=lr, **more)
-        rows = roundings.rows(self.optimizer.param_groups, 8)
+        rows = roundings.rows(self.optimizer, 8)
         with torch.no_grad():
             sample = roundings.before(rows)
             assert sample is not None
@@ -94,7 +94,7 @@ def test_an_update_is_counted_as_momentum_makes_it() -> None:
 
 def test_parameters_in_full_precision_are_not_looked_at() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(4))], lr=0.1)
-    assert roundings.rows(optimizer.param_groups, 8) == []
+    assert roundings.rows(optimizer, 8) == []
 
 
 def test_an_optimizer_that_keeps_full_precision_beside_a_parameter_is_left_alone() -> None:
@@ -102,7 +102,7 @@ def test_an_optimizer_that_keeps_full_precision_beside_a_parameter_is_left_alone
     parameter.grad = torch.ones(4, dtype=torch.bfloat16)
     optimizer = torch.optim.SGD([parameter], lr=1e-4)
     optimizer.state[parameter] = {"master": torch.ones(4)}
-    sample = roundings.before(roundings.rows(optimizer.param_groups, 8))
+    sample = roundings.before(roundings.rows(optimizer, 8))
     assert sample is not None
     assert roundings.after(optimizer, sample) is None
 
@@ -162,3 +162,13 @@ def test_only_what_float16_itself_has_made_infinite_is_its_overflow(
     overflow.before_backward(loss)
     told, facts = signals(tmp_path)
     assert ("overflow/value" in told, "overflow/at" in facts) == (found, found)
+
+
+def test_a_parameter_that_is_looked_at_can_be_swapped_and_its_model_can_be_deleted() -> None:
+    model = torch.nn.Linear(4, 4, dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows = roundings.rows(optimizer, 8)
+    other = torch.nn.Parameter(torch.ones(4, 4, dtype=torch.bfloat16))
+    torch.utils.swap_tensors(model.weight, other)  # refuses what is referred to weakly
+    del optimizer
+    assert [row.parameter() for row in rows] == [None, None]

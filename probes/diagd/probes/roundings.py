@@ -6,11 +6,11 @@ is taken from what the optimizer keeps: for Adam and its kin lr * m / (1 - b1^t)
 """
 
 import sys
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from diagd.probes import inventory
+from diagd.probes.places import Place, places
 
 ELEMENTS = 256  # of a parameter
 _KNOWN = frozenset({"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"})
@@ -18,13 +18,25 @@ LUCK = 0.2  # of the distance; a rounding of the last operands can make up for a
 
 
 class Row:
-    """A parameter that is looked at."""
+    """A parameter that is looked at, and is the same one for as long as its optimizer has it in this place."""
 
-    __slots__ = ("group", "ref")
+    __slots__ = ("number", "place")
 
-    def __init__(self, parameter: Any, group: dict[str, Any]) -> None:
-        self.ref = weakref.ref(parameter)
-        self.group = group
+    def __init__(self, place: Place, parameter: Any) -> None:
+        self.place = place
+        self.number = id(parameter)
+
+    def parameter(self) -> Any:
+        """What is looked at; None where it is gone."""
+        there = self.place.tensor()
+        return there if id(there) == self.number else None
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """Its group's settings."""
+        optimizer = self.place.optimizer()
+        found: dict[str, Any] = optimizer.param_groups[self.place.group] if optimizer is not None else {}
+        return found
 
     def lr(self) -> float:
         """The group's learning rate now; 1 where only a device knows it."""
@@ -56,26 +68,26 @@ class Seen:
     second: Any
 
 
-def rows(groups: list[dict[str, Any]], most: int) -> list[Row]:
+def rows(optimizer: Any, most: int) -> list[Row]:
     """The trained parameters in half precision, of the dtype and device that the first of them has."""
     torch = sys.modules["torch"]
     half = torch.float16, torch.bfloat16
     found = [
-        (parameter, group)
-        for group in groups
-        for parameter in group["params"]
+        (parameter, place)
+        for place, parameter in places(optimizer)
         if parameter.dtype in half and parameter.requires_grad and inventory.local(parameter) is not None
     ]
-    alike = [(p, group) for p, group in found if (p.dtype, p.device) == (found[0][0].dtype, found[0][0].device)]
+    alike = [(p, place) for p, place in found if (p.dtype, p.device) == (found[0][0].dtype, found[0][0].device)]
     every = max(1, -(-len(alike) // most))
     # Those with one dimension are few and small, and stand at 1 more often than others.
     chosen = [pair for number, pair in enumerate(alike) if pair[0].dim() < 2 or number % every == 0][:most]
-    return [Row(parameter, group) for parameter, group in chosen]
+    return [Row(place, parameter) for parameter, place in chosen]
 
 
 def before(wanted: list[Row]) -> Sample | None:
     """What the elements are before a step; None where none of them is about to change."""
-    there = [(row, p, p.grad) for row in wanted if (p := row.ref()) is not None and p.grad is not None and row.lr() > 0]
+    there = [(row, p, p.grad) for row in wanted if (p := row.parameter()) is not None and p.grad is not None]
+    there = [(row, p, grad) for row, p, grad in there if row.lr() > 0]
     plain = [(row, p, mine, grad) for row, p, g in there
              if (mine := inventory.local(p)) is not None and (grad := inventory.local(g)) is not None
              and mine.shape == grad.shape]  # fmt: skip

@@ -137,7 +137,7 @@ def _follow(watch: _Watch, optimizer: Any) -> None:
         pairs = zip(parameters, watch.dtypes, now, strict=True)
         dtypes.changed(optimizer, [(p, old, new) for p, old, new in pairs if old is not new], watch.step)
     watch.dtypes, watch.first = now, None
-    watch.rows = roundings.rows(optimizer.param_groups, MANY)
+    watch.rows = roundings.rows(optimizer, MANY)
 
 
 def _after(optimizer: Any) -> None:
