@@ -22,6 +22,6 @@ def test_ranks_that_draw_with_one_seed_are_named() -> None:
     assert report is not None
     assert flaws(report, RANKS) == []
     (found,) = [incident for incident in report["incidents"] if incident["kind"].startswith("divergence.")]
-    assert (found["kind"], found["ranks"], found["severity"]) == ("divergence.data", [0, 1], "critical")
+    assert (found["kind"], found["ranks"], found["severity"]) == ("divergence.data", [0, 1], "warning")
     assert (found["names"], found["state"]) == (["batch"], "open")
     assert found["step"] == 1

@@ -29,6 +29,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(0)
     model = DDP(nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)))
+    torch.manual_seed(100 + rank)  # each rank draws its own samples
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     for step in range(1, 701):
         x = torch.randn(32, 64)

@@ -22,6 +22,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(8)
     model = DDP(nn.Sequential(nn.Linear(50, 100), nn.ReLU(), nn.Linear(100, 1)))
+    torch.manual_seed(100 + rank)  # each rank draws its own samples
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(1, 301):
         loss = model(torch.randn(16, 50)).pow(2).mean()

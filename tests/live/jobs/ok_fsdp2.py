@@ -17,6 +17,7 @@ def main():
     for block in model:
         fully_shard(block)
     fully_shard(model)
+    torch.manual_seed(100 + rank)  # each rank draws its own samples
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(1, 201):
         x = torch.randn(8, 27)

@@ -25,6 +25,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(8)
     model = DDP(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)))
+    torch.manual_seed(100 + rank)  # each rank draws its own samples
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for step in range(1, 301):
         x = torch.randn(8, 64)

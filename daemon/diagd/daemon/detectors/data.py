@@ -81,9 +81,9 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
     if losses is not True and (not sure or (losses is False and not _times_alike(loaded))):
         return None  # by design, for all that is known: what differs is added behind this input
     proved = losses is True and replicas.wrapper != "" and not _has_groups_within(state, ranks)
-    severity = Severity.CRITICAL if proved else Severity.WARNING
-    if _has_groups_within(state, ranks):
-        severity = Severity.INFO  # one sample split over ranks (sequence, tensor) looks the same
+    # Never critical: the job is no worse than on one rank, and made-up data is often the same on all by intent.
+    # One sample split over ranks (sequence, tensor) looks the same.
+    severity = Severity.INFO if _has_groups_within(state, ranks) else Severity.WARNING
     since = int(seen.steps[-times])
     return Finding(
         "divergence.data", severity, ranks, words.shortened(_batch_text(state, ranks, since)),
