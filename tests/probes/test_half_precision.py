@@ -169,6 +169,6 @@ def test_a_parameter_that_is_looked_at_can_be_swapped_and_its_model_can_be_delet
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rows = roundings.rows(optimizer, 8)
     other = torch.nn.Parameter(torch.ones(4, 4, dtype=torch.bfloat16))
-    torch.utils.swap_tensors(model.weight, other)  # refuses what is referred to weakly  # type: ignore[no-untyped-call]
+    torch.utils.swap_tensors(model.weight, other)  # type: ignore[no-untyped-call]  # refuses what is referred to weakly
     del optimizer
     assert [row.parameter() for row in rows] == [None, None]
