@@ -189,9 +189,17 @@ def test_gradients_that_do_not_reach_the_first_layers_vanish() -> None:
     assert one.names == ("Net.layers.0.weight", "Net.layers.1.weight", "Net.layers.2.weight")
 
 
+def test_gradients_too_small_for_float32_fade_into_those_that_are_told() -> None:
+    (one,) = found(deep([0.0, 0.0, 0.0, 1e-13, 1e-11, 1e-6, 1e-3, 0.1]))
+    assert one.kind == "numerics.gradient_vanishing"
+    assert one.names[:2] == ("Net.layers.0.weight", "Net.layers.1.weight")
+    assert len(one.names) == 5
+
+
 @pytest.mark.parametrize(
     "levels",
     [
+        [0.0, 0.0, 1e-12, 0.1, 0.1, 0.1],  # cut off, before one that fades
         [1e-3, 1e-3, 1e-2, 0.1, 1.0],  # as embeddings and first layers of transformers
         [1e-12] * 6,  # converged: all alike
         [0.0, 0.0, 0.1, 0.1, 0.1],  # no gradient at all, which another rule speaks of

@@ -55,12 +55,14 @@ def vanished(layers: list[Weight]) -> list[Weight]:
         return []
     levels = [float(np.median(one.gradient.values[-2 * LEAST_SAMPLES :])) for one in told]
     top = max(levels)
-    lost = []
+    lost, felt = [], 0
     for one, level in zip(told, levels, strict=True):
-        if not 0 < level < RATIO * top or top < SMALL or not _stands(one, level):
+        # Below some 1e-22 the squares of float32 are 0. A layer that is cut off has 0 too, and none behind it fades.
+        if level >= RATIO * top or top < SMALL or (level == 0 and felt) or not _stands(one, level):
             break
+        felt += level > 0
         lost.append(one)
-    return lost if len(lost) >= LAYERS else []
+    return lost if felt >= LAYERS else []
 
 
 def _stands(one: Weight, level: float) -> bool:
