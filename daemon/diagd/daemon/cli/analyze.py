@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,8 +13,12 @@ from diagd.daemon.cli.run import Seconds
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from diagd.daemon.analyze.scan import Scanned
     from diagd.daemon.analyze.verdict import Analysis
 
+Judged = TypeVar("Judged", "Analysis", "Scanned")
 NO_FAULT = "no fault found in these dumps"
 _EVERY_S = 5.0  # a line of progress where no terminal shows it
 
@@ -65,14 +69,26 @@ def command(
     from diagd.daemon.analyze.verdict import analyze
 
     found = analyze(source_of(paths), hang_after_s=hang_after, world_size=world_size or 0, progress=_Progress())
+    return tell(found, _lines, job, report, "the recording holds the jobs", as_json=as_json)
+
+
+def tell(
+    found: "Sequence[Judged]", lines: "Callable[[Judged], list[str]]", job: str | None, report: Path | None,
+    several: str, *, as_json: bool,
+) -> int:  # fmt: skip
+    """Print what was found, all of it or of one job, and write its report; the exit code.
+
+    Raises:
+        DiagdError: There is no such job, several where one is asked for, or the folder cannot be written.
+    """
     chosen = [one for one in found if job in (None, one.report["job"]["id"])]
     if not chosen or (len(chosen) > 1 and (as_json or report)):
         names = ", ".join(one.report["job"]["id"] for one in found)
-        raise DiagdError(f"the recording holds the jobs {names}", help="choose one with --job NAME", exit_code=2)
+        raise DiagdError(f"{several} {names}", help="choose one with --job NAME", exit_code=2)
     if report is not None:
         write_report_to(report, chosen[0].report)
     for one in chosen:
-        click.echo(json.dumps(one.report, indent=2) if as_json else "\n".join(_lines(one)))
+        click.echo(json.dumps(one.report, indent=2) if as_json else "\n".join(lines(one)))
     return 1 if any(one.faulty for one in chosen) else 3 if any(one.partial for one in chosen) else 0
 
 

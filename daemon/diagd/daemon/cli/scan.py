@@ -1,6 +1,5 @@
 """`diagd scan`."""
 
-import json
 import os
 import sys
 import time
@@ -9,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagd.daemon.cli.analyze import printable, write_report_to
-from diagd.daemon.errors import DiagdError
+from diagd.daemon.cli.analyze import printable, tell
 
 if TYPE_CHECKING:
     from diagd.daemon.analyze.scan import Scanned
@@ -59,15 +57,7 @@ def command(
 
     names = load(os.environ, config).metrics.names
     found = scan(paths, names=names, progress=_Progress())
-    chosen = [one for one in found if job in (None, one.report["job"]["id"])]
-    if not chosen or (len(chosen) > 1 and (as_json or report)):
-        known = ", ".join(one.report["job"]["id"] for one in found)
-        raise DiagdError(f"there are the runs {known}", help="choose one with --job NAME", exit_code=2)
-    if report is not None:
-        write_report_to(report, chosen[0].report)
-    for one in chosen:
-        click.echo(json.dumps(one.report, indent=2) if as_json else "\n".join(_lines(one)))
-    return 1 if any(one.faulty for one in chosen) else 3 if any(one.partial for one in chosen) else 0
+    return tell(found, _lines, job, report, "there are the runs", as_json=as_json)
 
 
 def _lines(found: "Scanned") -> list[str]:

@@ -206,11 +206,7 @@ def ledger_values(window: agent_pb2.Window) -> list[LedgerNews]:
 
 
 def _ledger_news(message: agent_pb2.Ledger) -> LedgerNews:
-    samples = {name: _packed(getattr(message, name), kind) for name, kind in SAMPLE_DTYPES.items()}
-    if len({len(values) for values in samples.values()}) != 1:
-        raise BadMessage(f"the samples of rank {message.rank}'s ledger are cut off")
-    if not 0 <= message.rank < MAX_RANKS:
-        raise BadMessage(f"rank {message.rank} is outside 0..{MAX_RANKS - 1}")
+    samples = _samples(message, SAMPLE_DTYPES, "ledger")
     return LedgerNews(
         message.rank, message.pid, message.first_row, tuple(_tensor_info(m) for m in message.tensors),
         samples["rows"], samples["steps"], samples["digests"], message.left_out,
@@ -232,16 +228,24 @@ def signal_values(window: agent_pb2.Window) -> list[SignalNews]:
 
 
 def _signal_news(message: agent_pb2.Signals) -> SignalNews:
-    samples = {name: _packed(getattr(message, name), kind) for name, kind in SIGNAL_DTYPES.items()}
-    if len({len(values) for values in samples.values()}) != 1:
-        raise BadMessage(f"the samples of rank {message.rank}'s signals are cut off")
-    if not 0 <= message.rank < MAX_RANKS:
-        raise BadMessage(f"rank {message.rank} is outside 0..{MAX_RANKS - 1}")
+    samples = _samples(message, SIGNAL_DTYPES, "signals")
     return SignalNews(
         message.rank, message.pid, message.first_string, tuple(message.strings),
         samples["names"], samples["steps"], samples["values"],
         tuple((fact.name, fact.step, fact.text) for fact in message.facts), message.left_out,
     )  # fmt: skip
+
+
+def _samples(
+    message: agent_pb2.Ledger | agent_pb2.Signals, columns: dict[str, np.dtype[Any]], what: str
+) -> dict[str, list[Any]]:
+    """The columns of samples in a rank's message, equally long, and the rank's number one that can be."""
+    samples = {name: _packed(getattr(message, name), kind) for name, kind in columns.items()}
+    if len({len(values) for values in samples.values()}) != 1:
+        raise BadMessage(f"the samples of rank {message.rank}'s {what} are cut off")
+    if not 0 <= message.rank < MAX_RANKS:
+        raise BadMessage(f"rank {message.rank} is outside 0..{MAX_RANKS - 1}")
+    return samples
 
 
 def _packed(data: bytes, kind: np.dtype[Any]) -> list[Any]:
