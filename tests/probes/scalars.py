@@ -55,9 +55,9 @@ def step(loss: torch.Tensor, *optimizers: torch.optim.Optimizer, clear: bool = T
 
 def backward(loss: torch.Tensor) -> None:
     """One backward pass."""
-    token = losses._before((loss,), {})
+    losses._before(loss)
     loss.backward()  # type: ignore[no-untyped-call]
-    losses._after(token, None)
+    losses._after(loss)
 
 
 def told(box: BoxWriter) -> SignalBook:

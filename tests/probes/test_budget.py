@@ -130,13 +130,22 @@ def test_regular_samples_are_rarer_while_they_cost_too_much_and_come_back(record
 
 def test_beyond_a_stride_small_things_rest_too_at_steps_that_nest(recording: BoxWriter) -> None:
     part, done = Budget(), []
-    for part.stride in (4, 8, 16, 32):
+    for part.stride in (4, 8, 16, 32, 128):
         done.append({step for step in range(64) if not part.rests(step)})
     assert [len(steps) for steps in done] == [64, 32, 16, 8]
     assert done[3] < done[2] < done[1]
 
 
+def test_far_over_the_budget_they_get_rarer_faster(recording: BoxWriter) -> None:
+    part = Budget()
+    strides = []
+    for _ in range(5):
+        part.widen(31, 10)
+        strides.append(part.stride)
+    assert strides == [4, 16, 64, budget.MAX_STRIDE, budget.MAX_STRIDE]
+
+
 def test_when_samples_can_get_no_rarer_that_is_said(recording: BoxWriter) -> None:
     part = Budget()
-    assert [part.widen(30, 10) for _ in range(7)] == [True] * 5 + [False] * 2
+    assert [part.widen(30, 10) for _ in range(9)] == [True] * 7 + [False] * 2
     assert part.stride == budget.MAX_STRIDE

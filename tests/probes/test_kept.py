@@ -28,16 +28,17 @@ def accumulated(optimizer: Optimizer) -> None:
             parameter.grad._version += 1
 
 
-def step(watch: Kept, optimizer: Optimizer, cleared: bool) -> float | None:
-    """A backward pass and a step."""
+def step(watch: Kept, optimizer: Optimizer, cleared: bool, number: int = 0) -> float | None:
+    """A backward pass and a step: the next one, if none is said."""
+    number = number or watch._step + 1
     if cleared:
         for parameter in optimizer.parameters:
             parameter.grad = gradient() if parameter.grad is not None else None
-    watch.before_backward()
+    watch.before_backward(number)
     accumulated(optimizer)
     watch.after_backward()
     found = watch.before_step()
-    watch.after_step(optimizer)
+    watch.after_step(optimizer, number)
     return found
 
 
@@ -66,3 +67,23 @@ def test_all_parameters_are_looked_through_only_when_a_watched_one_has_no_gradie
     step(watch, optimizer, cleared=False)
     assert len(looked) == 2
     assert len(watch._watched) == WATCHED
+
+
+def test_of_a_step_looked_at_by_itself_gradients_that_are_none_are_known_to_be_cleared() -> None:
+    watch, optimizer = Kept(), Optimizer(20)
+    step(watch, optimizer, cleared=True)
+    for parameter in optimizer.parameters:
+        parameter.grad = None
+    watch.before_backward(9)
+    for parameter in optimizer.parameters:
+        parameter.grad = gradient()
+    assert (watch.before_step(), watch.unsure) == (0, False)
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+def test_where_there_are_some_the_step_after_it_tells(cleared: bool) -> None:
+    watch, optimizer = Kept(), Optimizer(20)
+    step(watch, optimizer, cleared=True)
+    assert (step(watch, optimizer, cleared, 9), watch.unsure) == (None, True)
+    assert (step(watch, optimizer, cleared, 10), watch.unsure) == (0 if cleared else 1, False)
+    assert step(watch, optimizer, cleared, 17) is None

@@ -176,13 +176,6 @@ def test_without_room_for_the_file_the_rank_says_so_and_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_what_it_costs_is_counted() -> None:
-    before = STATE.live[Live.OVERHEAD_NS]
-    train(Shed(), 1)
-    assert STATE.live[Live.OVERHEAD_NS] > before
-
-
-@pytest.mark.usefixtures("world")
 def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_again() -> None:
     first = Shed()
     old = train(first, 40)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from diagd.probes import resuming
+from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
@@ -34,7 +35,7 @@ def train(net: nn.Module, optim: torch.optim.Optimizer, steps: int = 4) -> None:
 
 
 @pytest.fixture
-def facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter) -> Iterator[dict[str, str]]:
     """What was told; the probe is in place in this process."""
     found: dict[str, str] = {}
 

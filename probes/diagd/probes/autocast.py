@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import overflow, sites
+from diagd.probes import overflow, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
@@ -27,6 +27,7 @@ _LOOKS = 6  # at graphs, for each place that opens regions: three are enough to 
 _CODES = {"torch.bfloat16": 1, "torch.float16": 2}
 _STEP = int(Live.STEP)
 _patches = Patches()
+_joined: list[Probe] = []
 _torch: Any = None
 
 
@@ -41,7 +42,8 @@ class _Region:
         self.casts: list[tuple[Any, Any, int]] = []  # node that made a cast, its weight, that one's version then
         self.looks: dict[int, int] = {}  # by site
         self.serial = 0  # of what autocast keeps: another one after each time that it was emptied
-        self.casts_to = 0  # what the last region that casts was entered for, since the last backward pass
+        self.casts_to = 0  # what the last region that casts was entered for
+        self.cast_in = 0  # the step under way then
         self.step = 0  # under way at the last backward pass, and what that one's regions cast to
         self.step_on = 0
 
@@ -55,6 +57,8 @@ def install(probe: Probe, module: Any) -> None:
     _torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
     owner = module.autocast
+    _joined.append(probe)
+    turns.join(probe, turns.small, passing=_note_backward)
     _patches.replace(owner, "__enter__", lambda f: around_eager(_torch, probe, f, _entering, _ignore, _ignore))
     _patches.replace(owner, "__exit__", lambda f: around_eager(_torch, probe, f, _leaving, _left, _left))
     _patches.replace(
@@ -65,6 +69,8 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own methods back."""
     _patches.undo()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _at_switch(recording: bool) -> None:
@@ -79,6 +85,7 @@ def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     region = args[0]
     if region._enabled and _torch.is_grad_enabled():
         REGION.casts_to = _CODES.get(str(region.fast_dtype), 3)
+        REGION.cast_in = _under_way()
         if REGION.casts_to == _CODES["torch.float16"]:
             overflow.HALVES.seen = True
     if REGION.open:
@@ -123,17 +130,19 @@ def _close() -> None:
     REGION.casts.clear()
 
 
-def note_backward() -> None:
+def _under_way() -> int:
+    return max(STATE.live[_STEP], 0) + 1 if STATE.live is not None else 1
+
+
+def _note_backward(_: Any) -> None:
     """A backward pass begins, in a region or after one: tell what the passes of the step before were for."""
-    live = STATE.live
-    if live is None:
-        return
-    step = max(live[_STEP], 0) + 1
+    step = _under_way()
     if step != REGION.step:
         if REGION.step:
             SIGNALS.record("autocast/on", REGION.step_on, REGION.step)
         REGION.step, REGION.step_on = step, 0
-    REGION.step_on = max(REGION.step_on, REGION.casts_to)
+    if REGION.cast_in == step or REGION.open:
+        REGION.step_on = max(REGION.step_on, REGION.casts_to)
     if not REGION.open:
         REGION.casts_to = 0
 

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import Any
 
-from diagd.probes import autocast, cost, forwards, overflow, phases, sites, steps
+from diagd.probes import autocast, cost, overflow, phases, sites, steps, turns
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
@@ -47,24 +47,25 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             live[_SITE] = _Place.here()
         if autocast.REGION.open and args:
             autocast.before_backward(args[0])
-        if args:
-            autocast.note_backward()
-            forwards.before_backward()
-            if overflow.HALVES.seen:
-                overflow.before_backward(args[0])
+        if args and overflow.HALVES.seen:
+            overflow.before_backward(args[0])
     if timed:
         _cost.add(2 * (time.thread_time_ns() - timed))  # what comes after the pass costs about the same
-    return STATE.backward_depth
+    roots = args[0] if args else kwargs.get("tensors")
+    if STATE.backward_depth == 1:
+        turns.before_pass(roots)
+    return STATE.backward_depth, roots
 
 
-def _after(depth: int, result: Any) -> None:
-    STATE.backward_depth = depth - 1
-    if depth == 1 and STATE.live is not None:
+def _after(token: Any, result: Any) -> None:
+    STATE.backward_depth = token[0] - 1
+    if token[0] == 1 and STATE.live is not None:
+        turns.after_pass(token[1])
         phases.enter(Phase.OTHER)
         steps.backward_completed()
 
 
-def _failed(depth: int, error: BaseException) -> None:
-    STATE.backward_depth = depth - 1
-    if depth == 1:
+def _failed(token: Any, error: BaseException) -> None:
+    STATE.backward_depth = token[0] - 1
+    if token[0] == 1:
         phases.enter(Phase.OTHER)

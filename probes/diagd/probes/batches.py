@@ -45,17 +45,23 @@ def fetched(iterator: Any, batch: Any) -> None:
     randomness.at_fetch()
     if not sys.modules["torch"].is_grad_enabled():
         return
-    began = cost.begin()
-    number = getattr(iterator, "_num_yielded", 0)
-    if getattr(iterator, "_num_workers", 0) > 1 and 0 < number <= TURNS * iterator._num_workers:
+    number, step = getattr(iterator, "_num_yielded", 0), max(live[_STEP], 0)
+    in_turn = 0 < number <= TURNS * getattr(iterator, "_num_workers", 0) and iterator._num_workers > 1
+    due = step != _looked["step"] and not STATE.evaluating and inputs.is_due(step)
+    if in_turn or due or number == 2:
+        began = cost.begin()
+        _look(iterator, batch, number, step if due else -1, in_turn)
+        cost.count(began)
+
+
+def _look(iterator: Any, batch: Any, number: int, step: int, in_turn: bool) -> None:
+    if in_turn:
         fingerprint.take(batch, lambda value: _in_turn(iterator, number, value))
     if number == 2 and not STATE.evaluating:  # at the first batch it is not yet known whether it is trained on
         _look_at_sampler(iterator)
-    step = max(live[_STEP], 0)
-    if step != _looked["step"] and not STATE.evaluating and inputs.is_due(step):
+    if step >= 0:
         _looked["step"] = step
         fingerprint.take(batch, lambda value: SIGNALS.record("data/loaded", value, step + 1))
-    cost.count(began)
 
 
 def _in_turn(iterator: Any, number: int, value: int) -> None:

@@ -14,7 +14,7 @@ PART = 0.004  # of step time; the rest of the 1 % is for what is not sampled, an
 SAVED_STEPS = 100  # what so many steps feed is kept at most: one burst is then less than half a step
 LEAST_NS = 5_000_000  # kept in any case, or steps of a millisecond could never pay for anything
 START_NS = 20_000_000  # most faults show in the first steps
-MAX_STRIDE = 32
+MAX_STRIDE = 128  # of steps that are so short that even these lie close together
 SMALL = 4  # what is small goes on at each step up to this stride, and beyond it that much more often than the rest
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 _LEFT_OUT, _STRIDE = int(Live.SAMPLES_LEFT_OUT), int(Live.SAMPLE_STRIDE)
@@ -84,7 +84,7 @@ class Budget:
         if spent_ns > allowed_ns and self.stride >= MAX_STRIDE:
             return False
         if spent_ns > allowed_ns:
-            self.stride *= 2
+            self.stride = min(self.stride * (4 if spent_ns > 3 * allowed_ns else 2), MAX_STRIDE)
             if self.stride >= SMALL:
                 STATE.note(f"to stay within the budget, samples are taken at one of {self.stride} steps")
         elif spent_ns < allowed_ns / 3 and self.stride > 1:

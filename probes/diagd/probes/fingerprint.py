@@ -51,6 +51,11 @@ def collect() -> None:
         tell(of_bytes(b"".join(bits.to_bytes(8, "little", signed=True) for bits in pending.bits())))
 
 
+def pending() -> bool:
+    """Whether devices still have some to finish."""
+    return bool(_pending)
+
+
 def of_bytes(data: Any) -> int:
     """The fingerprint of some bytes."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") >> (64 - _BITS)

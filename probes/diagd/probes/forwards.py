@@ -16,10 +16,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import autocast, compiling, inventory, later, overflow
+from diagd.probes import autocast, compiling, inventory, later, overflow, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import EAGER, hook_eager
+from diagd.probes.compiling import EAGER
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -32,7 +32,7 @@ WEIGHTS = 8  # whose content is compared between calls in one region
 PIECE = 16  # elements of a weight
 
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Pass:
@@ -63,7 +63,8 @@ def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
     torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after_step)))
+    _joined.append(probe)
+    turns.join(probe, _following, after=_after_step, passing=_before_backward)
     before, after = _guarded(torch, probe, _entered), _guarded(torch, probe, _returned)
 
     def place() -> list[Any]:
@@ -76,8 +77,14 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Take all hooks away."""
     close()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
+
+
+def _following(step: int) -> int:
+    if PASS.open or PASS.calls:
+        return step + 1
+    return min([early for early in ALWAYS if early > step] + [turns.next_multiple(step, EVERY)])
 
 
 def _at_switch(recording: bool) -> None:
@@ -120,7 +127,7 @@ def _open() -> None:
     PASS.open = _place[0]()
 
 
-def before_backward() -> None:
+def _before_backward(_: Any) -> None:
     """The first backward pass of the step begins: what led to it has been seen."""
     if not PASS.calls:
         return

@@ -41,6 +41,12 @@ def is_turn(step: int, turn: int) -> bool:
     return step // turn % BUDGET.stride == 0
 
 
+def next_turn(step: int, turn: int) -> int:
+    """The first step after this one that lies in a turn in which tensors are taken."""
+    number = (step + 1) // turn
+    return step + 1 if number % BUDGET.stride == 0 else (number // BUDGET.stride + 1) * BUDGET.stride * turn
+
+
 def slot(name: str) -> int:
     """The place of a parameter, and of its gradient, in the turn of steps: by its name alone, as on every rank."""
     return zlib.crc32(f"{int(Kind.PARAMETER)} {name}".encode("utf-8", "replace")) % TURN

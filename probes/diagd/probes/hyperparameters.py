@@ -4,14 +4,12 @@ The learning rate is a scalar of its own (rates.py). The rest of each parameter 
 changed. A group's numbers go on from optimizer to optimizer in the order of their first steps, as those of the rates.
 """
 
-import sys
 import weakref
 from typing import Any
 
-from diagd.probes import groups
+from diagd.probes import groups, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -26,7 +24,7 @@ _NOT_TOLD = frozenset({"params", "lr", "initial_lr", "foreach", "fused", "captur
 _PLAIN = (bool, int, float, str)
 _STEP = int(Live.STEP)
 
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Settings:
@@ -45,15 +43,18 @@ SETTINGS = _Settings()
 
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
-    torch = sys.modules["torch"]
-    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after)))
+    _joined.append(probe)
+    turns.join(probe, _following, before=_before, after=_after)
 
 
 def remove() -> None:
     """Take the hooks away."""
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
+
+
+def _following(step: int) -> int:
+    return step + 1 if step < EARLY else turns.sampled(step, CLOCK_EVERY)
 
 
 def _before(optimizer: Any) -> None:

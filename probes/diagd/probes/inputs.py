@@ -15,11 +15,11 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import cost, fingerprint, randomness
+from diagd.probes import cost, fingerprint, randomness, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import EAGER, around_eager, hook_eager
+from diagd.probes.compiling import EAGER, around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -40,7 +40,7 @@ _FORWARDS = {
 }
 
 _patches = Patches()
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Inputs:
@@ -68,15 +68,22 @@ def install(probe: Probe, module: Any) -> None:
             _patches.replace(owner, known[1], lambda f: around_eager(torch, probe, f, _before, _ignore, _ignore))
         return
     STATE.listeners.append(_at_switch)
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, lambda _: _arm(probe))))
+    _joined.append(probe)
+    turns.join(probe, _following, after=lambda _: _arm(probe))
 
 
 def remove() -> None:
     """Take the hooks away."""
     _disarm()
     _patches.undo()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
+
+
+def _following(step: int) -> int:
+    if step < EARLY_STEPS or INPUTS.armed is not None or fingerprint.pending():
+        return step + 1
+    return min(turns.sampled(step, EVERY), EXCHANGES_AT if step < EXCHANGES_AT else turns.NEVER)
 
 
 def is_due(step: int) -> bool:
@@ -96,10 +103,10 @@ def _at_switch(recording: bool) -> None:
 
 def _wanted() -> bool:
     """Whether this is a step's first forward pass that will be trained on, and its turn."""
-    if STATE.live is None or STATE.backward_depth or threading.get_ident() != STATE.trainer:
+    live = STATE.live
+    if live is None or not is_due(step := max(live[_STEP], 0)) or step == INPUTS.step or STATE.backward_depth:
         return False
-    step = max(STATE.live[_STEP], 0)
-    return step != INPUTS.step and is_due(step) and bool(sys.modules["torch"].is_grad_enabled())
+    return threading.get_ident() == STATE.trainer and bool(sys.modules["torch"].is_grad_enabled())
 
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -19,9 +19,12 @@ class Kept:
         self._watched: list[tuple[Place, int, int]] = []  # parameter, its gradient's id and version
         self._cleared = True
         self._passes = 0
+        self._step = 0  # what the optimizer left in it is watched
+        self.unsure = False  # the next step has to be watched as well
 
-    def after_step(self, optimizer: Any) -> None:
+    def after_step(self, optimizer: Any, step: int) -> None:
         """The optimizer has stepped: watch what it leaves."""
+        self._step, self.unsure = step, self.unsure and self._step != step - 1
         found = _all_now(self._places)
         if not found or len(found) < len(self._places):
             given = [place for place, p in places(optimizer) if p.grad is not None]
@@ -30,10 +33,19 @@ class Kept:
         self._watched = found
         self._cleared, self._passes = not found, 0
 
-    def before_backward(self) -> None:
-        """Gradients will be added to what is there now."""
+    def before_backward(self, step: int) -> None:
+        """Gradients will be added to what is there now.
+
+        Args:
+            step: Under way. Where what the one before it left was not watched, only gradients that are None are
+                known to have been cleared.
+        """
         self._passes += 1
-        if not self._cleared:
+        if self._passes == 1 and self._step and step > self._step + 1:
+            self._cleared = len(_all_now(self._places)) < len(self._places)
+            self.unsure = not self._cleared and bool(self._places)
+            self._watched = []
+        elif not self._cleared:
             # All of them: a script may clear some by itself.
             self._cleared = not all(_now(place) == (number, version) for place, number, version in self._watched)
 
@@ -44,7 +56,7 @@ class Kept:
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
-        if not self._passes:
+        if not self._passes or (self.unsure and not self._watched):
             return None
         return 0.0 if self._cleared or not self._watched else 1.0
 

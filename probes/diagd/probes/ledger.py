@@ -12,11 +12,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import cost, digest, dtypes, gradients, inventory, states
+from diagd.probes import digest, dtypes, gradients, inventory, states, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.named import NAMED
 from diagd.probes.state import STATE
@@ -33,7 +32,7 @@ LOOK_AGAIN = TURN
 MANY_OPTIMIZERS = 64
 _STEP = int(Live.STEP)
 
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 _patches = Patches()
 
 
@@ -86,17 +85,16 @@ def install(probe: Probe, module: Any) -> None:
     if module.__name__.endswith(".join"):
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
         return
-    torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
-    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after)))
+    _joined.append(probe)
+    turns.join(probe, _following, before=_before, after=_after)
 
 
 def remove() -> None:
     """Take the hooks away."""
     _patches.undo()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _ignore(*_: Any) -> None:
@@ -128,14 +126,11 @@ def _before(optimizer: Any) -> None:
     step = max(STATE.live[_STEP], 0) + 1
     due = given.due(step, step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES)
     if due:
-        began = cost.begin()
         _take(due, step)
-        cost.count(began)
 
 
 def _meet(optimizer: Any) -> None:
     """Before the very first step: what the ranks begin with. Before another optimizer's: what there is anew."""
-    began = cost.begin()
     _remember(optimizer)
     step = max(STATE.live[_STEP], 0)
     if LEDGER.step < 0:
@@ -148,7 +143,6 @@ def _meet(optimizer: Any) -> None:
         _look(optimizer)
     if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth:
         LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
-    cost.count(began)
 
 
 def _after(optimizer: Any) -> None:
@@ -161,18 +155,30 @@ def _after(optimizer: Any) -> None:
         _look_at_states()
     due = _due(step)
     if due or ledger.pending:
-        began = cost.begin()
         _collect()
         _take(due, step)
-        cost.count(began)
+
+
+def _following(step: int) -> int:
+    """The next step at which there may be something to take."""
+    ledger = LEDGER
+    if ledger.off or ledger.writer is None:
+        return turns.NEVER
+    if ledger.pending or step < max(ledger.early_until, ledger.looked_at + 1):
+        return step + 1
+    return min((gradients.next_turn(step, turn) for rows, turn in _kinds() if rows), default=turns.NEVER)
+
+
+def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:
+    return (LEDGER.slots, TURN), (LEDGER.frozen, TURN * FROZEN_TURNS), (LEDGER.states, TURN * STATE_TURNS)
 
 
 def _due(step: int) -> list[_Row]:
     """By the step's number, which is the same on every rank, and by how rare samples have to be on this one."""
     if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
         return LEDGER.rows
-    kinds = (LEDGER.slots, TURN), (LEDGER.frozen, TURN * FROZEN_TURNS), (LEDGER.states, TURN * STATE_TURNS)
-    return [row for rows, turn in kinds if rows and gradients.is_turn(step, turn) for row in rows.get(step % turn, ())]
+    taken = [rows.get(step % turn, ()) for rows, turn in _kinds() if rows and gradients.is_turn(step, turn)]
+    return [row for rows in taken for row in rows]
 
 
 def _open() -> bool:
@@ -232,12 +238,10 @@ def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
 
 def _look_at_states() -> None:
     """Right after the first step: by then optimizers have what they keep."""
-    began = cost.begin()
     for optimizer in [ref() for ref in LEDGER.optimizers.values()]:
         for found, tensor, read in states.of(optimizer, LEDGER.owners) if optimizer is not None else ():
             _note(found, tensor, read)
     LEDGER.owners.clear()
-    cost.count(began)
 
 
 def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> _Row | None:

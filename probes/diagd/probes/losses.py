@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, cost, later, origin
+from diagd.probes import broadcasting, later, origin, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -16,6 +16,7 @@ from diagd.probes.state import STATE
 
 _STEP = int(Live.STEP)
 _patches = Patches()
+_joined: list[Probe] = []
 
 
 class _Losses:
@@ -37,7 +38,8 @@ def install(probe: Probe, module: Any) -> None:
     """torch.autograd is there, or the gradient scaler: what that scales is to be told as it was."""
     torch = sys.modules["torch"]
     if module.__name__ == "torch.autograd":
-        _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, _before, _after, _over))
+        _joined.append(probe)
+        turns.join(probe, following, passing=_before, passed=_after)
         return
     _patches.replace(module.GradScaler, "scale", lambda f: around_eager(torch, probe, f, _scaling, _scaled, _ignore))
 
@@ -45,10 +47,17 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own method back."""
     _patches.undo()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _ignore(*_: Any) -> None:
     """There is nothing to do."""
+
+
+def following(step: int) -> int:
+    """The next step to look at."""
+    return step + 1 if any(kept.unsure for kept in WATCHED.values()) else turns.small(step)
 
 
 def _scaling(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -60,25 +69,17 @@ def _scaled(scaler: Any, result: Any) -> None:
         LOSSES.scaled = weakref.ref(result), weakref.ref(scaler)
 
 
-def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A backward pass begins; its probe, around this one, has counted it."""
-    if STATE.backward_depth > 1 or STATE.live is None:
-        return None
+def _before(roots: Any) -> None:
+    """A backward pass begins."""
     for kept in WATCHED.values():
-        kept.before_backward()
-    roots = args[0] if args else kwargs.get("tensors")
+        kept.before_backward(max(STATE.live[_STEP], 0) + 1)
     if roots is not None:
         _look(roots)
-    return True
 
 
-def _after(token: Any, result: Any) -> None:
+def _after(_: Any) -> None:
     for kept in WATCHED.values():
         kept.after_backward()
-
-
-def _over(token: Any, error: BaseException) -> None:
-    """It has failed: what it left is the script's affair."""
 
 
 def _look(roots: Any) -> None:
@@ -88,11 +89,8 @@ def _look(roots: Any) -> None:
     if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
         return
     step = max(STATE.live[_STEP], 0) + 1
-    if BUDGET.rests(step):
-        return
-    began = cost.begin()
-    _take(torch, root, step)
-    cost.count(began)
+    if not BUDGET.rests(step):  # without an optimizer of torch's nobody waits for a step
+        _take(torch, root, step)
 
 
 def _take(torch: Any, root: Any, step: int) -> None:

@@ -18,10 +18,9 @@ import time
 from _thread import get_ident
 from typing import Any
 
-from diagd.probes import device_memory, suspicion
+from diagd.probes import device_memory, suspicion, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -31,10 +30,11 @@ FIRST_LOOK_NS = 3_000_000  # what a look is thought to take before there was one
 LOOK_NS = 4_000_000  # of CPU
 SURE_LOOKS = 3  # of a process
 PATIENCE = 10  # samples
+MANY_STEPS = 1024  # between two samples, whatever short steps there were
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 _patches = Patches()
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Watch:
@@ -45,6 +45,7 @@ class _Watch:
         self.statm = -1
         self.step = 0
         self.read_ns = 0
+        self.each_ns = 0  # of a step, between the last two samples
         self.suspicion = suspicion.Suspicion()
         self.look_ns = FIRST_LOOK_NS
         self.looks = self.waited = 0
@@ -64,14 +65,22 @@ def install(probe: Probe, module: Any) -> None:
     if hasattr(module, "_BaseDataLoaderIter"):
         _patches.replace(module._BaseDataLoaderIter, "__init__", wrapper(probe, _loader, _ignore, _ignore))
         return
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(sys.modules["torch"], probe, _stepped)))
+    _joined.append(probe)
+    turns.join(probe, _following, after=_stepped)
 
 
 def remove() -> None:
     """Take the hooks away."""
     _patches.undo()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
+
+
+def _following(step: int) -> int:
+    """By how long the steps take of late, those that are worth a sample."""
+    if not _watch.each_ns:
+        return step + 1
+    return step + min(max(EVERY_NS * BUDGET.stride // _watch.each_ns, 1), MANY_STEPS)
 
 
 def _ignore(*_: Any) -> None:
@@ -87,12 +96,13 @@ def _stepped(optimizer: Any) -> None:
         return
     if _watch.pid != os.getpid():
         _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
+    if _watch.read_ns:
+        _watch.each_ns = (now_ns - _watch.read_ns) // (step - _watch.step)
     _watch.step, _watch.read_ns = step, now_ns
     virtual, resident, floor = own_bytes()
     SIGNALS.record("memory/floor", floor, step)
     SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
-    live[_OVERHEAD] += time.monotonic_ns() - now_ns
     if _watch.suspicion.due(step, resident) and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
         _look(step, resident)
 

@@ -11,10 +11,9 @@ import time
 import weakref
 from typing import Any
 
-from diagd.probes import census, cost, later, losses
+from diagd.probes import census, later, losses, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.kept import Kept
 from diagd.probes.named import NAMED
@@ -33,7 +32,7 @@ MANY_OPTIMIZERS = 8
 _RECORD_NS = 1000
 _STEP = int(Live.STEP)
 
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Optimizer:
@@ -45,17 +44,17 @@ class _Optimizer:
         self.every = 1
         self.cost_ns = 0
         self.step_ns = 0
-        self.last_ns = 0
+        self.last_ns = self.last_step = 0
         self.passes = self.turn = self.bursts = 0
         self.updates = Updates()
         self.kept = losses.WATCHED[id(optimizer)] = Kept()
 
-    def pace(self, now: int) -> None:
+    def pace(self, now: int, step: int) -> None:
         """Follow how long a step takes at least: on a busy machine its wait is no room for what is done in it."""
         if self.last_ns:
-            took = now - self.last_ns
+            took = (now - self.last_ns) // max(step - self.last_step, 1)
             self.step_ns = took if not self.step_ns or took < self.step_ns else self.step_ns + self.step_ns // 8
-        self.last_ns = now
+        self.last_ns, self.last_step = now, step
 
     def spent(self, ns: int) -> None:
         """A pass took so long. The least counts: a first time, or a busy machine, is no measure."""
@@ -94,15 +93,14 @@ NORMS = _Norms()
 
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
-    torch = sys.modules["torch"]
-    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after)))
+    _joined.append(probe)
+    turns.join(probe, losses.following, before=_before, after=_after)
 
 
 def remove() -> None:
     """Take the hooks away."""
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _before(optimizer: Any) -> None:
@@ -118,40 +116,33 @@ def _before(optimizer: Any) -> None:
     if one is None:
         return
     step = max(STATE.live[_STEP], 0) + 1
-    one.pace(time.monotonic_ns())
-    if BUDGET.rests(step) and not census.due(step):
-        return
-    began = cost.begin()
+    one.pace(time.monotonic_ns(), step)
     later.arrived()
     NORMS.rates.before_step(optimizer, step)
     kept = one.kept.before_step()
     if kept is not None:
         SIGNALS.record("gradients/kept", kept, step)
     if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:
+        began = time.thread_time_ns()
         with later.unseen(torch):
             _measure(torch, one, optimizer, step)
-        one.spent(time.thread_time_ns() - began[0])
+        one.spent(time.thread_time_ns() - began)
     if census.due(step):
         census.take(step)
-    cost.count(began)
 
 
 def _after(optimizer: Any) -> None:
     one = NORMS.optimizers.get(id(optimizer))
     if one is None or one.ref() is not optimizer or not STATE.recording:
         return
-    if BUDGET.rests(STATE.live[_STEP]) and not one.updates.begun:
-        return
-    began = cost.begin()
     torch = sys.modules["torch"]
     if one.updates.begun and later.possible(torch):
         with later.unseen(torch):
             one.updates.after_step(torch)
-    one.kept.after_step(optimizer)
+    one.kept.after_step(optimizer, max(STATE.live[_STEP], 0))
     if STATE.live[_STEP] != NORMS.step:
         NORMS.step = STATE.live[_STEP]
         losses.step_completed()
-    cost.count(began)
 
 
 def _measure(torch: Any, one: _Optimizer, optimizer: Any, step: int) -> None:
@@ -177,7 +168,7 @@ def _measure(torch: Any, one: _Optimizer, optimizer: Any, step: int) -> None:
     one.passes += 1
     told = _to_tell(one, len(names), step)
     later.read(values, lambda norms: _told(one, names, norms, step, told))
-    one.updates.before_step(torch, parameters, step)
+    one.updates.before_step(torch, parameters, step, max(one.every, BUDGET.stride))
 
 
 def _norms(torch: Any, dtype: Any, given: list[tuple[str | None, Any]]) -> tuple[list[str | None], Any]:

@@ -16,10 +16,9 @@ import struct
 import sys
 from typing import Any
 
-from diagd.probes import cost, fingerprint
+from diagd.probes import fingerprint, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -33,7 +32,7 @@ _SIZE = 5056
 _CUDA = struct.Struct("<Qq")  # seed, offset
 _STEP = int(Live.STEP)
 
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 
 
 class _Watch:
@@ -52,13 +51,18 @@ WATCH = _Watch()
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
     STATE.listeners.append(_at_switch)
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(sys.modules["torch"], probe, _stepped)))
+    _joined.append(probe)
+    turns.join(probe, _following, after=_stepped)
 
 
 def remove() -> None:
     """Take the hook away."""
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
+
+
+def _following(step: int) -> int:
+    return step + 1 if WATCH.begun is not None else turns.sampled(step, EVERY)
 
 
 def _at_switch(recording: bool) -> None:
@@ -86,12 +90,10 @@ def _stepped(_: Any) -> None:
     watch = step % (EVERY * BUDGET.stride) == 0
     if WATCH.begun is None and not watch:
         return
-    began = cost.begin()
     if WATCH.begun is not None:
         _tell(step)
     WATCH.step, WATCH.forward = step, None
     WATCH.begun, WATCH.cuda = (_cpu_state(), _cuda_state()) if watch else (None, None)
-    cost.count(began)
 
 
 def _tell(step: int) -> None:

@@ -18,8 +18,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from diagd.probes import turns
 from diagd.probes.box.layout import Live
-from diagd.probes.compiling import around_eager, hook_eager
+from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -31,7 +32,7 @@ DEPTH = 2  # of dictionaries in each other that are looked into
 _STEP = int(Live.STEP)
 
 _patches = Patches()
-_hooks: list[Any] = []
+_joined: list[turns.Turn] = []
 _told: set[str] = set()
 
 
@@ -79,14 +80,19 @@ def install(probe: Probe, module: Any) -> None:
     else:
         STATE.listeners.append(_at_switch)
         _patches.replace(module.Optimizer, "load_state_dict", wrapper(probe, _given, _optimizer_took, _ignore))
-        _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _stepped)))
+        _joined.append(turns.join(probe, _following, after=_stepped))
 
 
 def remove() -> None:
     """Put torch's own functions back."""
     _patches.undo()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop().probe)
+
+
+def _following(step: int) -> int:
+    file = RESUMING.file
+    return step + 1 if file is not None and file.model_taken else turns.NEVER
 
 
 def _ignore(*_: Any) -> None:
@@ -163,6 +169,8 @@ def _model_took(token: Any, result: Any) -> None:
         file.model_taken = any(
             hasattr(type(value), "untyped_storage") and value.data_ptr() in file.tensors for value in given.values()
         )
+        for turn in _joined:
+            turn.wake()
     missing, unexpected = getattr(result, "missing_keys", ()), getattr(result, "unexpected_keys", ())
     text = misnamed(module, given, missing, unexpected) if missing and unexpected else ""
     if text or ("checkpoint/names" in _told and not missing):

@@ -23,16 +23,15 @@ import time
 import weakref
 from typing import Any
 
-from diagd.probes import dtypes, later, naming, roundings
+from diagd.probes import dtypes, later, naming, roundings, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import hook_eager
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
-# Steps of an optimizer's that are looked at in any case, as most faults are there from the start.
-ALWAYS = frozenset({0, 8, 24, 32, 48, 64, 96, 128})
+# Steps since an optimizer's first that are looked at in any case, as most faults are there from the start.
+ALWAYS = (0, 8, 24, 32, 48, 64, 96, 128)
 EVERY = 16  # steps, after these and as the budget allows
 LEAST_AGE = 24  # steps that an element must have stood still
 RENEW = 256  # steps after which the comparison begins anew
@@ -42,18 +41,19 @@ SHOWN = 0.15  # share from which a parameter has series of its own
 MIN_FELT = 8  # elements
 
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 _watches: dict[int, "_Watch"] = {}  # by the optimizer's id
 
 
 class _Watch:
     """What is known of one optimizer's parameters in half precision."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: Any, step: int) -> None:
         self.optimizer = weakref.ref(optimizer)
-        self.steps = -1  # of this optimizer
+        self.began = step  # with which it was met
         self.step = 0  # of the last look
-        self.next = 0  # in its own steps
+        self.sure = step  # the next look in any case
+        self.next = step  # the next one as the budget allows
         self.cost_ns = 0  # of a look, as a running median
         self.looks = 0
         self.took_ns = 0  # this one, so far
@@ -68,16 +68,15 @@ class _Watch:
 
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
-    torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
-    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _before)))
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _after)))
+    _joined.append(probe)
+    turns.join(probe, _following, before=_before, after=_after)
 
 
 def remove() -> None:
     """Take the hooks away."""
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _at_switch(recording: bool) -> None:
@@ -86,13 +85,18 @@ def _at_switch(recording: bool) -> None:
         naming.forget()
 
 
-def _watch(optimizer: Any) -> _Watch | None:
+def _following(step: int) -> int:
+    looks = [min(watch.sure, watch.next) for watch in _watches.values() if watch.optimizer() is not None]
+    return max(min(looks, default=turns.NEVER), step + 1)
+
+
+def _watch(optimizer: Any, step: int) -> _Watch | None:
     found = _watches.get(id(optimizer))
     if found is not None and found.optimizer() is optimizer:
         return found
     if len(_watches) >= MANY_OPTIMIZERS:
         return None
-    found = _watches[id(optimizer)] = _Watch(optimizer)
+    found = _watches[id(optimizer)] = _Watch(optimizer, step)
     return found
 
 
@@ -100,26 +104,29 @@ def _before(optimizer: Any) -> None:
     live = STATE.live
     if live is None or not STATE.recording:
         return
-    watch = _watch(optimizer)
-    if watch is None or not _due(watch):
+    step = max(live[_STEP], 0) + 1
+    watch = _watch(optimizer, step)
+    if watch is None or step == watch.step or not _due(watch, step):
         return
     torch = sys.modules["torch"]
     if not later.possible(torch):
         return
     began = time.thread_time_ns()
-    watch.step, watch.next = max(live[_STEP], 0) + 1, watch.steps + EVERY
+    watch.step, watch.next = step, step + EVERY
     with later.unseen(torch):
         _follow(watch, optimizer)
         watch.sample = roundings.before(watch.rows) if watch.rows else None
     watch.took_ns = time.thread_time_ns() - began
 
 
-def _due(watch: _Watch) -> bool:
-    watch.steps += 1
-    if watch.steps in ALWAYS or (watch.steps >= watch.next and not watch.rows):
+def _due(watch: _Watch, step: int) -> bool:
+    if step >= watch.sure:
+        watch.sure = min((watch.began + n for n in ALWAYS if watch.began + n > step), default=turns.NEVER)
         return True
-    if watch.steps < watch.next:
+    if step < watch.next:
         return False
+    if not watch.rows:
+        return True
     if BUDGET.affords(watch.cost_ns):
         return True
     watch.next += EVERY // 4

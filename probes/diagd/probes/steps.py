@@ -1,13 +1,11 @@
 """Training steps, from the optimizers, an engine that has steps of its own, or else backward passes."""
 
-import sys
 import threading
 import time
 from typing import Any
 
-from diagd.probes import cost, ending, phases, rank
+from diagd.probes import cost, ending, phases, rank, turns
 from diagd.probes.box.layout import Live, Phase
-from diagd.probes.compiling import hook_eager
 from diagd.probes.counting import StepCounter
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.state import STATE
@@ -19,7 +17,7 @@ _LOOK_MASK = 3  # the budget is looked at after every fourth step
 _PATIENCE = 32  # backward passes: more than are usually accumulated for one step
 _patches = Patches()
 _hook_cost = cost.Sampled()
-_hooks: list[Any] = []
+_joined: list[Probe] = []
 _ident = threading.get_ident
 
 
@@ -44,16 +42,15 @@ def install(probe: Probe, module: Any) -> None:
         return
     STATE.listeners.append(_at_switch)
     _patches.replace(module.Optimizer, "_patch_step_function", wrapper(probe, _made, _ignore, _ignore))
-    torch = sys.modules["torch"]
-    _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _entered)))
-    _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _stepped)))
+    turns.join_every(probe, _entered, _stepped)
+    _joined.append(probe)
 
 
 def remove() -> None:
     """Take the hooks away."""
     _patches.undo()
-    while _hooks:
-        _hooks.pop().remove()
+    while _joined:
+        turns.leave(_joined.pop())
 
 
 def _at_switch(recording: bool) -> None:

@@ -21,14 +21,20 @@ class Updates:
     def __init__(self) -> None:
         self.begun: list[tuple[str, Any, Any, float]] = []  # name, view, what it held, factor of the norms
         self.step = 0
-        self._next = 0
+        self._next = self._passes = 0
         self._each_ns = _FIRST_NS
         self._began_ns = 0
 
-    def before_step(self, torch: Any, parameters: list[tuple[Any, str | None]], step: int) -> None:
-        """Keep what some parameters hold, where it is time for that and there is room in the budget."""
+    def before_step(self, torch: Any, parameters: list[tuple[Any, str | None]], step: int, every: int) -> None:
+        """Keep what some parameters hold, where it is time for that and there is room in the budget.
+
+        Args:
+            every: Norms are taken at one of so many steps: a power of two.
+        """
         self.begun = []
-        if step < 2 or step % TURN not in (2, 6) or not parameters:
+        self._passes += 1
+        due = step % TURN in (2, 6) if every <= TURN // 4 else self._passes % 2 == 0
+        if step < 2 or not due or not parameters:
             return
         size = min(len(parameters), AT_ONCE)
         if not BUDGET.affords(size * self._each_ns):
