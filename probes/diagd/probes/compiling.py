@@ -2,15 +2,13 @@
 rest, rather than compiling our frames too (which would cost time and print warnings).
 """
 
-import functools
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes.guard import HIDDEN, Probe, around
+from diagd.probes.guard import EAGER, HIDDEN, Probe, around
 
-EAGER = HIDDEN[:-1] + ":eager>"  # the file name of what it may look through
 _OURS = (HIDDEN, os.path.join(os.path.dirname(os.path.abspath(__file__)), ""))
 _rules: Any = None
 
@@ -47,17 +45,8 @@ def around_eager(
     after: Callable[[Any, Any], None],
     failed: Callable[[Any, BaseException], None],
 ) -> Any:
-    """As guard.around, but the original alone while torch.compile traces: it folds the test to a constant."""
-    eager = around(probe, original, before, after, failed)
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(*args, **kwargs)
-        return eager(*args, **kwargs)
-
-    call.__code__ = call.__code__.replace(co_filename=EAGER)  # type: ignore[attr-defined]  # it is a function
-    return call
+    """As guard.around, but the original alone while torch.compile traces."""
+    return around(probe, original, before, after, failed, torch)
 
 
 def hook_eager(torch: Any, probe: Probe, function: Callable[[Any], None]) -> Callable[..., None]:

@@ -19,8 +19,7 @@ from typing import Any
 from diagd.probes import autocast, compiling, inventory, later, overflow, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import EAGER
-from diagd.probes.guard import Probe
+from diagd.probes.guard import EAGER, Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 

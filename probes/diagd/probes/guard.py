@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 3
 HIDDEN = "<diagd>"  # the file name of our frames inside the user's tracebacks: not their code, and nothing to open
+EAGER = "<diagd:eager>"  # likewise, and torch.compile may look through it
 
 
 class Probe:
@@ -60,6 +61,7 @@ def around(
     before: Callable[[tuple[Any, ...], dict[str, Any]], Any],
     after: Callable[[Any, Any], None],
     failed: Callable[[Any, BaseException], None],
+    torch: Any = None,
 ) -> Any:
     """A function that does what `original` does, with `before`, and then `after` or `failed`, around it.
 
@@ -67,9 +69,13 @@ def around(
         before: Given the arguments; what it returns is handed to the other two. None: not this time.
         after: Given that token and the result.
         failed: Given that token and the exception, which goes on to the caller as it is.
+        torch: The module, where torch.compile may trace it: meanwhile the original is called alone. It folds the
+            question to a constant.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if torch is not None and torch.compiler.is_compiling():
+            return original(*args, **kwargs)
         if not probe.on:
             return original(*args, **kwargs)
         try:
@@ -90,7 +96,7 @@ def around(
             probe.failed(error)
         return result
 
-    return disguised(call, original)
+    return disguised(call, original, HIDDEN if torch is None else EAGER)
 
 
 def wrapper(probe: Probe, before: Any, after: Any, failed: Any) -> Callable[[Any], Any]:
@@ -98,14 +104,14 @@ def wrapper(probe: Probe, before: Any, after: Any, failed: Any) -> Callable[[Any
     return lambda original: around(probe, original, before, after, failed)
 
 
-def disguised(function: Any, original: Any) -> Any:
+def disguised(function: Any, original: Any, file: str = HIDDEN) -> Any:
     """`function` with the outside of `original` (as functools.wraps does), and no file of its own in a traceback."""
     from types import FunctionType
 
     code: CodeType = function.__code__
     name = getattr(original, "__name__", code.co_name)
     hidden = FunctionType(
-        code.replace(co_filename=HIDDEN, co_name=name), function.__globals__, name, function.__defaults__,
+        code.replace(co_filename=file, co_name=name), function.__globals__, name, function.__defaults__,
         function.__closure__,
     )  # fmt: skip
     hidden.__kwdefaults__ = function.__kwdefaults__

@@ -17,9 +17,8 @@ from typing import Any
 
 from diagd.probes import identity
 from diagd.probes.box.layout import Live
-from diagd.probes.compiling import EAGER
 from diagd.probes.faults import Fault, FaultError, parse_all
-from diagd.probes.guard import Patches, Probe
+from diagd.probes.guard import EAGER, Patches, Probe
 from diagd.probes.state import STATE
 
 DRILL = "drill: "  # what the notes of a drill begin with

@@ -19,8 +19,8 @@ from diagd.probes import cost, fingerprint, randomness, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
-from diagd.probes.compiling import EAGER, around_eager
-from diagd.probes.guard import Patches, Probe
+from diagd.probes.compiling import around_eager
+from diagd.probes.guard import EAGER, Patches, Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from diagd.probes.compiling import EAGER
+from diagd.probes.guard import EAGER
 from diagd.probes.state import STATE
 
 
