@@ -61,8 +61,8 @@ def _measure(setting: Setting, blocks: int) -> dict[str, Any]:
             code = job.finish(60 + blocks * BLOCK * 0.5)
         if code != 0:
             raise RuntimeError(f"the job ended with {code}\n{job.tail()}")
-        blocks_of = [_blocks(job.folder / f"rank{rank}.bench") for rank in range(setting.ranks)]
         facts = [json.loads((job.folder / f"rank{rank}.json").read_text()) for rank in range(setting.ranks)]
+        blocks_of = [_blocks(job.folder / f"rank{rank}.bench", fact.pop("ends")) for rank, fact in enumerate(facts)]
     by_block = [[step for rank in ranks for step in rank] for ranks in zip(*blocks_of, strict=False)][WARM_BLOCKS:]
     return _summary(by_block, rests, facts)
 
@@ -103,15 +103,19 @@ def verified(facts: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def _blocks(path: Path) -> list[list[Step]]:
-    """The steps by block; the first of each is left out, as the switch falls into it."""
+def _blocks(path: Path, ends: Sequence[int]) -> list[list[Step]]:
+    """The steps by block; the first of each is left out, as the switch falls into it.
+
+    Args:
+        path: Of lines with a block's last step, when it ended, and whether the probes were on.
+        ends: When the job's rounds were over, each of which is a step, in monotonic nanoseconds.
+    """
     rows = [tuple(map(int, line.split())) for line in path.read_text(encoding="utf-8").splitlines()]
-    found: list[list[Step]] = []
-    for (_, before_ns, before_on), (number, end_ns, on) in pairwise(rows):
-        if before_on != on or not found:
-            found.append([])
-            continue
-        found[-1].append(Step(number, end_ns, bool(on), (end_ns - before_ns) / 1e9))
+    found, first = [], 1
+    for last, _, on in rows:
+        inner = range(first + 1, last + 1)  # the first step of all begins with what torch loads for it
+        found.append([Step(n, ends[n - 1], bool(on), (ends[n - 1] - ends[n - 2]) / 1e9) for n in inner])
+        first = last + 1
     return found
 
 

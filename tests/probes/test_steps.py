@@ -114,7 +114,7 @@ def test_a_short_burst_is_not_judged() -> None:
     assert STATE.detail == 2
 
 
-def test_the_benchmark_switches_the_probes_off_and_on_and_writes_each_step_down(
+def test_the_benchmark_switches_the_probes_off_and_on_and_writes_each_block_down(
     tmp_path: Path, recording: BoxWriter
 ) -> None:
     STATE.settings = Settings(str(tmp_path), bench_steps=3)
@@ -122,13 +122,14 @@ def test_the_benchmark_switches_the_probes_off_and_on_and_writes_each_step_down(
     STATE.listeners.append(switched.append)
     try:
         for step in range(1, 13):
-            cost.step_completed(step, step * 10)
+            following = cost.step_completed(step, step * 10, every=16)
+            assert following == (step // 3 + 1) * 3
     finally:
         STATE.listeners.remove(switched.append)
     assert switched == [False, True, False, True]
     (path,) = tmp_path.glob("*.bench")
     rows = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
-    assert rows == [(step, step * 10, int((step - 1) // 3 % 2 == 0)) for step in range(1, 13)]
+    assert rows == [(3, 30, 1), (6, 60, 0), (9, 90, 1), (12, 120, 0)]
     assert recording.live[Live.ENABLED] == 1
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from diagd.probes import overflow, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -87,10 +88,11 @@ def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         REGION.casts_to = _CODES.get(str(region.fast_dtype), 3)
         REGION.cast_in = _under_way()
         if REGION.casts_to == _CODES["torch.float16"]:
-            overflow.HALVES.seen = True
+            overflow.saw_halves()
     if REGION.open:
         return
     REGION.open = True
+    FAST[Fast.CASTS] = 1
     frame = sys._getframe(2)
     if STATE.box is not None:
         REGION.site = sites.site(frame)
@@ -125,6 +127,7 @@ def _emptied(token: Any, result: Any) -> None:
 def _close() -> None:
     """The outermost region has ended, and with it all casts."""
     REGION.open = False
+    FAST[Fast.CASTS] = int(overflow.HALVES.seen)
     REGION.serial += 1
     REGION.backwards = 0
     REGION.casts.clear()

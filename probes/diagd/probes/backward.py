@@ -27,7 +27,8 @@ def install(probe: Probe, module: Any) -> None:
     """torch.autograd is there."""
     torch = sys.modules["torch"]
     _Place.here = staticmethod(operations.faster("here", sites.here))
-    _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, _before, _after, _failed))
+    before, after = operations.faster("pass_before", _before), operations.faster("pass_after", _after)
+    _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, before, after, _failed))
 
 
 def remove() -> None:

@@ -23,13 +23,9 @@ class _Window:
     over = 0  # windows
 
 
-_bench: list[tuple[int, int, int]] = []
-
-
 def forget() -> None:
     """A new box begins anew."""
     _Window.began_ns = _Window.step = _Window.overhead_ns = _Window.over = 0
-    _bench.clear()
     BUDGET.forget()
 
 
@@ -68,13 +64,20 @@ def count(begun: tuple[int, int]) -> None:
         live[_OVERHEAD] = begun[1] + _clock() - begun[0]
 
 
-def step_completed(step: int, now: int) -> None:
-    """A training step is over: look at the budget, and at the benchmark's switch."""
-    if STATE.settings.bench_steps:
-        _bench_step(step, now, STATE.settings.bench_steps)
+def step_completed(step: int, now: int, every: int = 1) -> int:
+    """A training step is over: look at the budget, and at the benchmark's switch.
+
+    Returns:
+        The step after which to look again: in so many, or when the benchmark switches.
+    """
+    block = STATE.settings.bench_steps
+    if block and step % block == 0:
+        _switch(step, now)
     steps = _MIN_STEPS if _Window.began_ns else 2 * _MIN_STEPS
     if now - _Window.began_ns > _WINDOW_NS and step - _Window.step >= steps:
         _judge(step, now)
+    following = (step // every + 1) * every
+    return min(following, (step // block + 1) * block) if block else following
 
 
 def _judge(step: int, now: int) -> None:
@@ -92,22 +95,15 @@ def _judge(step: int, now: int) -> None:
     _Window.began_ns, _Window.step, _Window.overhead_ns = now, step, STATE.live[_OVERHEAD]
 
 
-def _bench_step(step: int, now: int, block: int) -> None:
-    """Note the step; after each block of them, switch the probes off or on and write the block down."""
-    _bench.append((step, now, int(STATE.recording)))
-    if step % block == 0:
-        _write_bench()
-        on = not STATE.recording
-        STATE.live[Live.ENABLED] = int(on)
-        STATE.record(on)
-
-
-def _write_bench() -> None:
-    lines = "".join(f"{step} {now} {on}\n" for step, now, on in _bench)
-    _bench.clear()
+def _switch(step: int, now: int) -> None:
+    """A block of steps is over: write down whether the probes were on, and switch them off or on for the next."""
+    line = f"{step} {now} {int(STATE.recording)}\n"
     path = os.path.join(STATE.settings.folder, f"{os.getpid()}.bench")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, lines.encode())
+        os.write(fd, line.encode())
     finally:
         os.close(fd)
+    on = not STATE.recording
+    STATE.live[Live.ENABLED] = int(on)
+    STATE.record(on)

@@ -27,8 +27,19 @@ class StepCounter:
         self._least = 0  # how many of them stand at `steps`
         self._gone = False
 
-    def stepped(self, optimizer: Any) -> bool:
-        """Count a step of this optimizer; whether that completes a training step."""
+    @property
+    def alone(self) -> bool:
+        """Whether there is one optimizer."""
+        return len(self._counts) == 1
+
+    def stepped(self, optimizer: Any, more: int = 0) -> bool:
+        """Count a step of this optimizer; whether that completes a training step.
+
+        Args:
+            more: Steps that the only one there is has made meanwhile.
+        """
+        if more:
+            self._add_steps(more)
         if self._gone:
             self._drop_gone()
         count = self._counts.get(id(optimizer))
@@ -44,6 +55,11 @@ class StepCounter:
         elif count.steps > self.steps + STALE_AFTER:
             self._drop_stale()
         return self._advance()
+
+    def _add_steps(self, more: int) -> None:
+        self.steps += more
+        for count in self._counts.values():
+            count.steps += more
 
     def _add(self, optimizer: Any) -> None:
         # With others there, one of them has most likely just been counted for the step that this one takes part in.

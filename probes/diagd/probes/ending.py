@@ -11,6 +11,7 @@ from typing import Any
 from diagd.probes import rank, sites
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe, around, disguised, wrapper
 from diagd.probes.state import STATE
 
@@ -141,6 +142,7 @@ def _note_exit(code: Any, frame: Any) -> None:
         "at_ns": time.monotonic_ns(),
     }
     STATE.exit_noted = True
+    FAST[Fast.PLAIN] = 0  # a step would show that it was none
     if _noted.get("what") == "exception":
         _note({**_noted, "exit": found})
     else:

@@ -203,7 +203,7 @@ def _compare(torch: Any, module: Any, weight: Any) -> None:
 
 def _note_half(module: Any, output: Any) -> None:
     PASS.halves += 1
-    overflow.HALVES.seen = True
+    overflow.saw_halves()
     every = max(1, PASS.halves_before // OUTPUTS)
     due = PASS.halves % every == PASS.turn % every or id(module) in PASS.hot
     torch = sys.modules["torch"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from diagd.probes import graph, later
 from diagd.probes.box.layout import Live
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -33,6 +34,12 @@ class _Halves:
 
 
 HALVES = _Halves()
+
+
+def saw_halves() -> None:
+    """The script computes in float16."""
+    HALVES.seen = True
+    FAST[Fast.CASTS] = 1
 
 
 def forget() -> None:

@@ -59,7 +59,8 @@ def _after(token: Any, result: Any) -> None:
     SCALER.in_a_row = SCALER.in_a_row + 1 if skipped else 0
     SIGNALS.record("scaler/skipped", float(skipped))
     if SCALER.in_a_row >= SUSPICIOUS and SCALER.in_a_row & (SCALER.in_a_row - 1) == 0:
-        overflow.HALVES.seen = overflow.HALVES.suspected = True
+        overflow.saw_halves()
+        overflow.HALVES.suspected = True
 
 
 def _self(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

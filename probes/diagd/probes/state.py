@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _thread import get_ident
 
+from diagd.probes.fast import FAST, Fast, forget
 from diagd.probes.settings import Settings
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ class State:
 
     def forget(self) -> None:
         """There is no box (yet, or no longer)."""
+        forget()
         self.box: BoxWriter | None = None
         self.live: Any = None  # the box's live numbers; None exactly where there is no box
         self.is_rank = False
@@ -42,6 +44,7 @@ class State:
     def record(self, on: bool) -> None:
         """Begin or end to record."""
         self.recording = on
+        FAST[Fast.PLAIN] = 0
         for listener in self.listeners:
             listener(on)
 

@@ -7,15 +7,19 @@ from typing import Any
 from diagd.probes import cost, ending, phases, rank, turns
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.counting import StepCounter
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.native import load
 from diagd.probes.state import STATE
 
 _STEP, _STEP_NS, _STARTED = int(Live.STEP), int(Live.STEP_NS), int(Live.STEP_STARTED_NS)
 _OPTIMIZER_STEPS, _BACKWARDS = int(Live.OPTIMIZER_STEPS), int(Live.BACKWARDS)
 _OPTIMIZER, _FORWARD, _BACKWARD = int(Phase.OPTIMIZER), int(Phase.FORWARD), int(Phase.BACKWARD)
-_LOOK_MASK = 3  # the budget is looked at after every fourth step
+_LOOKS = cost.MASK + 1  # steps between two looks at the budget
+_OPEN, _PLAIN, _KNOWN, _PENDING, _LOOK = Fast.OPEN, Fast.PLAIN, Fast.KNOWN, Fast.PENDING, Fast.LOOK
 _PATIENCE = 32  # backward passes: more than are usually accumulated for one step
 _patches = Patches()
+_compiled = False
 _hook_cost = cost.Sampled()
 _joined: list[Probe] = []
 _ident = threading.get_ident
@@ -28,7 +32,6 @@ class _Progress:
         self.counter = StepCounter()
         self.optimizers_made = 0
         self.engine = False
-        self.open = 0  # id of the optimizer that is inside its step
         self.single_refused = False  # no process group, and not the kind of process that is a rank without one
 
 
@@ -40,6 +43,8 @@ def install(probe: Probe, module: Any) -> None:
     if module.__name__.startswith("deepspeed"):
         _install_engine(probe, module)
         return
+    global _compiled
+    _compiled = load.chosen() is not None
     STATE.listeners.append(_at_switch)
     _patches.replace(module.Optimizer, "_patch_step_function", wrapper(probe, _made, _ignore, _ignore))
     turns.join_every(probe, _entered, _stepped)
@@ -63,7 +68,13 @@ def _ignore(*_: Any) -> None:
 
 
 def _made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    note_optimizer()
+
+
+def note_optimizer() -> None:
+    """Another optimizer was made; it may stand where one was that is gone."""
     PROGRESS.optimizers_made += 1
+    FAST[_PLAIN] = FAST[_KNOWN] = 0
 
 
 def _entered(optimizer: Any) -> None:
@@ -75,8 +86,8 @@ def _entered(optimizer: Any) -> None:
         return
     if not STATE.backward_depth:
         STATE.trainer = _ident()
-    if PROGRESS.open == 0 or phases.now_in() != _OPTIMIZER:
-        PROGRESS.open = id(optimizer)
+    if FAST[_OPEN] == 0 or phases.now_in() != _OPTIMIZER:
+        FAST[_OPEN] = id(optimizer)
         phases.enter(_OPTIMIZER)
 
 
@@ -98,17 +109,31 @@ def _stepped(optimizer: Any) -> None:
     if live is None:
         return
     now = time.monotonic_ns()
-    timed = 0 if (live[_OPTIMIZER_STEPS] + 1) & cost.MASK or not STATE.recording else time.thread_time_ns()
+    timed = time.thread_time_ns() if _is_timed(live) else 0
     live[_OPTIMIZER_STEPS] += 1
-    completed = PROGRESS.counter.stepped(optimizer)
-    if PROGRESS.open == id(optimizer):
-        PROGRESS.open = 0
+    pending, FAST[_PENDING] = FAST[_PENDING], 0
+    completed = PROGRESS.counter.stepped(optimizer, pending)
+    if FAST[_OPEN] == id(optimizer):
+        FAST[_OPEN] = 0
         if STATE.recording:
             phases.enter(_BACKWARD if STATE.backward_depth else _FORWARD)
     if completed and not PROGRESS.engine:
         _complete(now)
+    _say_what_is_plain(optimizer)
     if timed:
         _hook_cost.add(2 * (time.thread_time_ns() - timed))  # the hook before the step costs about the same
+
+
+def _is_timed(live: Any) -> bool:
+    """One in sixteen, unless steps mostly go the compiled way, which times its own."""
+    return STATE.recording and not FAST[_PLAIN] and not (live[_OPTIMIZER_STEPS] + 1) & cost.MASK
+
+
+def _say_what_is_plain(optimizer: Any) -> None:
+    """Whether the steps to come may take the compiled way, as far as they are like this one."""
+    alone = _compiled and PROGRESS.counter.alone and not PROGRESS.engine and not STATE.exit_noted and STATE.is_rank
+    FAST[_KNOWN] = id(optimizer)
+    FAST[_PLAIN] = int(alone) * (1 if STATE.recording else 2 if STATE.settings.bench_steps else 0)
 
 
 def _complete(now: int) -> None:
@@ -118,8 +143,8 @@ def _complete(now: int) -> None:
     live[_STEP_NS] = live[_STARTED] = now
     if STATE.exit_noted:
         ending.retract_exit()
-    if not live[_STEP] & _LOOK_MASK or STATE.settings.bench_steps:
-        cost.step_completed(live[_STEP], now)
+    if live[_STEP] >= FAST[_LOOK]:
+        FAST[_LOOK] = cost.step_completed(live[_STEP], now, _LOOKS)
 
 
 def backward_completed() -> None:
@@ -144,6 +169,7 @@ def _before_engine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if STATE.live is None:
         return None
     PROGRESS.engine = True
+    FAST[_PLAIN] = 0
     return args[0], getattr(args[0], "global_steps", 0)
 
 

@@ -14,12 +14,14 @@ from diagd.probes import cost
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET, SMALL
 from diagd.probes.compiling import hook_eager
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Probe
+from diagd.probes.native import operations
 from diagd.probes.state import STATE
 
 NEVER = 1 << 62
 MANY_OPTIMIZERS = 64
-_STEP = int(Live.STEP)
+_STEP, _TURN = int(Live.STEP), int(Fast.TURN)
 _hooks: list[Any] = []
 
 Look = Callable[[Any], None]
@@ -41,7 +43,7 @@ class Turn:
 
     def wake(self) -> None:
         """Look at the step under way, or the next one, whatever it waited for."""
-        self.at = TURNS.at = 0
+        self.at = FAST[_TURN] = 0
 
 
 class _Turns:
@@ -54,7 +56,7 @@ class _Turns:
 
     def forget(self) -> None:
         """A new box begins anew."""
-        self.at = 0  # the least of all
+        FAST[_TURN] = 0  # the least of all
         self.step = 0  # the one in which turns were taken last, 0 once they wait for others
         self.met: dict[int, weakref.ref[Any]] = {}  # optimizers
         for turn in self.all:
@@ -65,7 +67,7 @@ class _Turns:
         if len(self.met) >= MANY_OPTIMIZERS:
             self.met = {number: ref for number, ref in self.met.items() if ref() is not None}
         self.met[id(optimizer)] = weakref.ref(optimizer)
-        self.at = 0
+        FAST[_TURN] = 0
         for turn in self.all:
             turn.at = 0
 
@@ -75,7 +77,7 @@ class _Turns:
         for turn in self.all:
             if turn.at <= step:
                 turn.at = turn.probe.run(turn.following, step) or NEVER
-        self.at = min((turn.at for turn in self.all), default=NEVER)
+        FAST[_TURN] = min((turn.at for turn in self.all), default=NEVER)
 
 
 TURNS = _Turns()
@@ -92,6 +94,7 @@ def join(probe: Probe, following: Callable[[int], int], **looks: Look | None) ->
     """
     turn = Turn(probe, following, looks)
     TURNS.all.append(turn)
+    FAST[_TURN] = 0
     if turn.before or turn.after:
         _hook(probe)
     return turn
@@ -130,8 +133,12 @@ def _hook(probe: Probe) -> None:
     if not _hooks:
         torch, module = sys.modules["torch"], sys.modules["torch.optim.optimizer"]
         STATE.listeners.append(_at_switch)
-        _hooks.append(module.register_optimizer_step_pre_hook(hook_eager(torch, probe, _stepping)))
-        _hooks.append(module.register_optimizer_step_post_hook(hook_eager(torch, probe, _stepped)))
+        _hooks.append(
+            module.register_optimizer_step_pre_hook(hook_eager(torch, probe, operations.faster("stepping", _stepping)))
+        )
+        _hooks.append(
+            module.register_optimizer_step_post_hook(hook_eager(torch, probe, operations.faster("stepped", _stepped)))
+        )
 
 
 def _at_switch(recording: bool) -> None:
@@ -152,7 +159,7 @@ def _stepping(optimizer: Any) -> None:
     step = max(live[_STEP], 0) + 1
     if TURNS.step and TURNS.step < step:
         TURNS.advance()  # an engine counts its steps later than its optimizers make theirs
-    if step >= TURNS.at:
+    if step >= FAST[_TURN]:
         TURNS.step = step
         _take(step, "before", optimizer)
 
@@ -184,7 +191,7 @@ def _pass(what: str, roots: Any) -> None:
     live = STATE.live
     if live is not None and STATE.recording:
         step = max(live[_STEP], 0) + 1
-        if step >= TURNS.at:
+        if step >= FAST[_TURN]:
             _take(step, what, roots)
 
 

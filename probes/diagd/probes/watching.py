@@ -124,7 +124,7 @@ def _follow(optimizer: Any, model: Any) -> None:
     _stands.append(stand)
     steps = sys.modules.get("diagd.probes.steps")
     if steps is not None:
-        steps.PROGRESS.optimizers_made += 1  # else the first backward pass counts as a step
+        steps.note_optimizer()  # else the first backward pass counts as a step
 
 
 def _run(stand: Stand, hooks: str) -> None:

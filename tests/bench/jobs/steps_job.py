@@ -31,6 +31,7 @@ def main(args: argparse.Namespace) -> None:
     wrapped = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.01)
     x = torch.randn(args.batch, 256)
+    ends = []
     began = time.monotonic()
     for _ in range(args.steps):
         optimizer.zero_grad()
@@ -39,13 +40,14 @@ def main(args: argparse.Namespace) -> None:
         optimizer.step()
         mean = loss.detach().clone()
         dist.all_reduce(mean)  # as for a log
+        ends.append(time.monotonic_ns())
     seconds = time.monotonic() - began
-    keep(parameters, seconds)
+    keep(parameters, seconds, ends)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def keep(parameters: int, seconds: float) -> None:
+def keep(parameters: int, seconds: float, ends: list[int]) -> None:
     """Copy the blocks, and say what this rank's box shows, before both go with the job."""
     rank, folder = dist.get_rank(), Path(os.environ["DIAGD_DIR"])
     shutil.copy(folder / f"{os.getpid()}.bench", f"rank{rank}.bench")
@@ -58,6 +60,7 @@ def keep(parameters: int, seconds: float) -> None:
     facts = {
         "parameters": parameters,
         "seconds": seconds,
+        "ends": ends,
         "steps": reader.live(Live.STEP),
         "operations": reader.live(Live.OPERATIONS),
         "errors": reader.live(Live.PROBE_ERRORS),

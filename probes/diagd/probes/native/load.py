@@ -10,6 +10,7 @@ from typing import Any
 from diagd.probes import cost
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live, Phase
+from diagd.probes.fast import FAST
 from diagd.probes.native.build import LIBRARY, sources_number
 from diagd.probes.state import STATE
 
@@ -35,6 +36,11 @@ def library() -> Any:
         STATE, layout.BOX_SIZE, layout.LIVE_AT, layout.RINGS_AT, layout.RING_SIZE, layout.RING_HEADER,
         layout.RING_RECORDS, layout.RING_COUNT, Live.OPERATIONS, Live.PHASE, Live.PHASE_NS, Live.PHASE_TOTALS,
         Phase.COLLECTIVE, cost.MASK, sum(1 << phase for phase in KEPT_OVER_COLLECTIVE),
+    )  # fmt: skip
+    native.lay_out_steps(
+        FAST, cost.Sampled().add, cost.Sampled().add, Live.STEP, Live.STEP_NS, Live.STEP_STARTED_NS,
+        Live.OPTIMIZER_STEPS, Live.BACKWARDS, Live.BACKWARD_SITE, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER,
+        Phase.OTHER,
     )  # fmt: skip
     return native
 

@@ -95,6 +95,11 @@ static PyMethodDef methods[] = {
     {"wait_after", make_wait_after, METH_O, NULL},
     {"here", make_here, METH_O, NULL},
     {"enter", make_enter, METH_O, NULL},
+    {"lay_out_steps", lay_out_steps, METH_VARARGS, NULL},
+    {"stepping", make_stepping, METH_O, NULL},
+    {"stepped", make_stepped, METH_O, NULL},
+    {"pass_before", make_pass_before, METH_O, NULL},
+    {"pass_after", make_pass_after, METH_O, NULL},
     {"forget_groups", forget_groups, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

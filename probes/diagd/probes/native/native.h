@@ -51,7 +51,7 @@ extern Box current;
 #define NAMES(X) \
     X(box) X(_map) X(ring) X(_at) X(detail) X(backward_depth) X(held) X(trainer) X(f_back) X(f_lasti) X(dtype) X(shape) \
     X(reduceOp) X(asyncOp) X(rootRank) X(_get_sequence_number_for_group) X(number) X(ranks) X(handle) X(counts) \
-    X(uncounted)
+    X(uncounted) X(evaluating)
 #define DECLARE(name) extern PyObject *s_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -77,6 +77,17 @@ PyObject *make_wait_before(PyObject *module, PyObject *fallback);
 PyObject *make_wait_after(PyObject *module, PyObject *fallback);
 PyObject *make_here(PyObject *module, PyObject *fallback);
 PyObject *make_enter(PyObject *module, PyObject *fallback);
+int is_trainer(void);  /* -1 with an exception set, like the next */
+int may_change(void);  /* whether the phase is this thread's to change */
+int64_t *live_numbers(void);
+void change_phase(int64_t phase, int64_t now);
+
+/* steps.c */
+PyObject *lay_out_steps(PyObject *module, PyObject *args);
+PyObject *make_stepping(PyObject *module, PyObject *fallback);
+PyObject *make_stepped(PyObject *module, PyObject *fallback);
+PyObject *make_pass_before(PyObject *module, PyObject *fallback);
+PyObject *make_pass_after(PyObject *module, PyObject *fallback);
 
 /* Hand over to the Python function; whatever was set aside is cleared, unless it ends the program. */
 PyObject *fall_back(PyObject *fallback, PyObject *const *args, Py_ssize_t count);

@@ -1,7 +1,7 @@
 /* Waiting for an operation, and the phase that the rank is in: what waits.py and phases.py do. */
 #include "native.h"
 
-static int is_trainer(void)
+int is_trainer(void)
 {
     PyObject *trainer = PyObject_GetAttr(hooks.state, s_trainer);
     if (trainer == NULL)
@@ -13,8 +13,7 @@ static int is_trainer(void)
     return ident == PyThread_get_thread_ident();
 }
 
-/* Whether the phase is this thread's to change; -1 with an exception set. */
-static int may_change(void)
+int may_change(void)
 {
     int64_t held;
     if (state_int(s_held, &held))
@@ -22,8 +21,9 @@ static int may_change(void)
     return held ? 0 : is_trainer();
 }
 
-static void change(int64_t *live, int64_t phase, int64_t now)
+void change_phase(int64_t phase, int64_t now)
 {
+    int64_t *live = live_numbers();
     int64_t before = live[layout.phase];
     if (before >= 0 && before < 9)
         live[layout.totals + before] += now - live[layout.phase_ns];
@@ -31,7 +31,7 @@ static void change(int64_t *live, int64_t phase, int64_t now)
     live[layout.phase_ns] = now;
 }
 
-static int64_t *live_numbers(void)
+int64_t *live_numbers(void)
 {
     return current.numbers + layout.live_at / 8;
 }
@@ -47,7 +47,7 @@ static PyObject *enter(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (mine < 0 || phase > 8)
         return fall_back(fallback, args, count);
     if (mine && live_numbers()[layout.phase] != phase)
-        change(live_numbers(), phase, now_ns());
+        change_phase(phase, now_ns());
     Py_RETURN_NONE;
 }
 
@@ -82,7 +82,7 @@ static PyObject *waiting(PyObject *found, int64_t now)
     else {
         before = PyLong_FromLongLong(phase);
         if (before != NULL)
-            change(live, layout.collective, now);
+            change_phase(layout.collective, now);
     }
     PyObject *token = before != NULL
         ? PyTuple_Pack(3, PyTuple_GetItem(found, 0), PyTuple_GetItem(found, 1), before) : NULL;
@@ -135,7 +135,7 @@ static PyObject *wait_after(PyObject *self, PyObject *const *args, Py_ssize_t co
     if (record_at(index, serial))
         current.numbers[index + RETURNED] = now;
     if (phase >= 0 && live_numbers()[layout.phase] == layout.collective)
-        change(live_numbers(), phase, now);
+        change_phase(phase, now);
     if (timed)
         add_cost(hooks.cost_waited, timed);
     Py_RETURN_NONE;
