@@ -5,11 +5,10 @@ it was at the step before goes the way of Python, which then says again what is 
 """
 
 from array import array
-from enum import IntEnum
 
 
-class Fast(IntEnum):
-    """Index of each number."""
+class Fast:
+    """Index of each number. No enum: every Python process that starts in a job imports this."""
 
     PLAIN = 0  # 1 steps may take the compiled way, 2 likewise and probes are off for a measurement, 0 they may not
     KNOWN = 1  # id of the one optimizer that there is
@@ -20,10 +19,10 @@ class Fast(IntEnum):
     CASTS = 6  # autocast, or float16, makes backward passes worth a look
 
 
-FAST = array("q", [0] * len(Fast))
+FAST = array("q", [0] * (Fast.CASTS + 1))
 
 
 def forget() -> None:
     """A new box begins anew."""
-    for number in Fast:
+    for number in range(len(FAST)):
         FAST[number] = 0

@@ -21,7 +21,7 @@ from diagd.probes.state import STATE
 
 NEVER = 1 << 62
 MANY_OPTIMIZERS = 64
-_STEP, _TURN = int(Live.STEP), int(Fast.TURN)
+_STEP, _TURN = int(Live.STEP), Fast.TURN
 _hooks: list[Any] = []
 
 Look = Callable[[Any], None]
