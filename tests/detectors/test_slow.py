@@ -75,6 +75,55 @@ def test_what_holds_the_host_up_is_named_where_it_is_seen(sign: str, amount: flo
     assert (found.kind, found.ranks, found.causes[0].key) == ("slow.host", (1,), key)
 
 
+@pytest.mark.parametrize(
+    ("who", "kind", "key", "words"),
+    [("others", "slow.host", "contention", "that other processes use"),
+     ("workers", "slow.data", "workers", "the job itself uses, most of all its data workers"),
+     ("helpers", "slow.host", "oversubscribed", "its own threads and child processes"),
+     ("mains", "slow.host", "oversubscribed", "the other ranks")],
+)  # fmt: skip
+def test_who_has_the_cpu_that_a_rank_waits_for_is_said(who: str, kind: str, key: str, words: str) -> None:
+    before = {"others": 0.3, "workers": 0.4, "helpers": 0.3, "mains": 0.3}
+    training = Training(4).crowded(0, 1, 2, 3, **before).goes(8).crowded(1, **{**before, who: 1.6})
+    found = training.goes(8, with_more(1, "forward", 0.05, run_delay_s=0.045)).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == (kind, (1,), key)
+    assert words in found.summary
+    assert found.names == (("worker",) if who == "workers" else ())
+    assert sum(" 1.6" in evidence.what for evidence in found.causes[0].evidence) == 1
+
+
+def test_where_nobody_uses_more_than_before_it_is_what_uses_most() -> None:
+    training = Training(2).crowded(0, 1, others=0.2, workers=1.5, mains=0.5).goes(8)
+    found = training.goes(8, all_with_more("forward", 0.05, run_delay_s=0.045)).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("slow.data", (0, 1), "workers")
+
+
+def test_others_that_came_are_named_though_the_job_itself_uses_more() -> None:
+    training = Training(2).crowded(0, 1, others=0.1, workers=1.2, mains=0.6).goes(8)
+    training.crowded(0, 1, others=0.6, workers=0.9, mains=0.4)
+    found = training.goes(8, all_with_more("forward", 0.05, run_delay_s=0.045)).finds()
+    assert (found.kind, found.causes[0].key) == ("slow.host", "contention")
+
+
+def test_who_computes_more_on_a_machine_that_always_was_crowded_is_slow_by_itself() -> None:
+    """It waits more for a CPU, but no more for each second that it computes."""
+
+    def own(rank: int, step: int, more: float = 0.0) -> dict[str, float]:
+        work = usual(rank, step)
+        return {**work, "forward": work["forward"] + 2.2 * more + 0.04, "cpu": 0.038 + more,
+                "run_delay_s": 1.2 * (0.038 + more)}  # fmt: skip
+
+    training = Training(2).crowded(0, 1, others=1.5).goes(8, own)
+    found = training.goes(8, lambda rank, step: own(rank, step, 0.05 if rank else 0.0)).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (1,))
+
+
+def test_of_an_unknown_crowd_nobody_is_blamed() -> None:
+    found = Training(2).goes(8).goes(8, all_with_more("forward", 0.05, run_delay_s=0.045)).finds()
+    assert (found.kind, found.causes[0].key) == ("slow.host", "contention")
+    assert "who uses it is not known" in found.summary
+
+
 def test_a_host_that_holds_all_ranks_up_alike_does_not_excuse_one() -> None:
     def own(rank: int, step: int) -> dict[str, float]:
         return {**with_more(1, "forward", 0.05)(rank, step), "run_delay_s": 0.045}

@@ -13,6 +13,7 @@ LOOK_S = 0.5
 PHASES = ("data", "forward", "backward", "optimizer", "collective", "checkpoint", "eval", "other")
 Own = Callable[[int, int], dict[str, float]]  # rank, step -> seconds by phase (or by cause on the host, or "cpu")
 HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults", "disk_wait_s")
+CROWD = ("cpu_others_s", "cpu_workers_s", "cpu_helpers_s", "cpu_mains_s")
 
 
 def usual(rank: int, step: int) -> dict[str, float]:
@@ -29,6 +30,7 @@ class Rank:
     held: dict[str, float] = field(default_factory=dict)  # where it sends and receives
     passed: list[Operation] = field(default_factory=list)  # what its box says of those
     stacks: tuple[Stack, ...] = ()
+    crowd: dict[str, float] = field(default_factory=dict)
 
 
 class Training:
@@ -42,6 +44,7 @@ class Training:
         self.groups: tuple[Group, ...] = (Group("0", tuple(range(world))),)
         self.nodes = ("",) * world
         self.step = 0
+        self.crowds: list[dict[str, float]] = [{} for _ in range(world)]  # by rank: CPUs in use, by whom
         self._place = 0
         self._looked_s = 0.0
 
@@ -68,6 +71,9 @@ class Training:
                 placed.totals[name] += s
             placed.totals["backward"] += max(mine) - own_s + collective_s
         self.now_s = began_s + max(mine) + collective_s
+        for placed, crowd in zip(self.ranks, self.crowds, strict=True):
+            for name, cpus in crowd.items():
+                placed.crowd[name] = placed.crowd.get(name, 0.0) + cpus * (self.now_s - began_s)
         self.step += 1
 
     def seen(self, rank: int, *frames: Frame, role: str = "rank", times: int = 0, **also: str) -> Self:
@@ -76,6 +82,13 @@ class Training:
         kept = tuple(s for s in placed.stacks if s.role != role)
         threads = (Thread(1, "MainThread", frames, main=True),)
         placed.stacks = (*kept, Stack(100 + rank, role, "R", threads, 0.0, times=times, **also))
+        return self
+
+    def crowded(self, *ranks: int, others: float = 0.0, workers: float = 0.0, helpers: float = 0.0,
+                mains: float = 0.0) -> Self:  # fmt: skip
+        """From now on it is known, who uses so many of these ranks' CPUs."""
+        for rank in ranks:
+            self.crowds[rank] = dict(zip(CROWD, (others, workers, helpers, mains), strict=True))
         return self
 
     def sleeps(self, rank: int, times: int, of: int, call: str = "fsync", file: str = "/data/journal.bin") -> Self:
@@ -91,7 +104,7 @@ class Training:
         facts, details = [], []
         for rank, placed in enumerate(self.ranks):
             extra = {f"phase_s|{name}": placed.totals[name] for name in PHASES}
-            extra |= {name: placed.totals[name] for name in HOST} | placed.held
+            extra |= {name: placed.totals[name] for name in HOST} | placed.held | placed.crowd
             facts.append(Facts(rank, pid=100 + rank, step=self.step, step_s=self.now_s, operations=self._place,
                                heartbeat_s=self.now_s, main_cpu_s=placed.totals["cpu"], extra=extra))  # fmt: skip
             stacks = tuple(replace(s, taken_s=self.now_s) for s in placed.stacks)

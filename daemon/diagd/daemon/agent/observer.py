@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diagd.daemon.agent import boxes, recorder, stacks
 from diagd.daemon.agent.cgroup import Cgroups
+from diagd.daemon.agent.crowding import Crowding
 from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.exits import ExitWatch, LauncherWitness
@@ -50,6 +51,7 @@ class Observer:
         self._exits = ExitWatch(self._proc, self._cgroups)
         self._launcher = LauncherWitness(run_dir)
         self._devices = Devices()
+        self._crowding = Crowding(self._proc)
         self._watches: dict[int, RankWatch] = {}  # by rank
         self._shelf = LedgerShelf()
         self._scalars = SignalShelf()
@@ -73,7 +75,9 @@ class Observer:
         for pid, status, at_s in self._launcher.news(self._folder.exit_files):
             self._exits.heard(pid, status, at_s)
         self._refresh_children(now_s)
-        return [watch.look(now_s, self._exits.exit_of(watch.pid)) for _, watch in sorted(self._watches.items())]
+        facts = [watch.look(now_s, self._exits.exit_of(watch.pid)) for _, watch in sorted(self._watches.items())]
+        self._tell_crowding(facts, now_s)
+        return facts
 
     def details(self, ranks: Iterable[int] | None = None) -> list[Detail]:
         """What the boxes and earlier deep looks say of these ranks (default: of all)."""
@@ -173,6 +177,16 @@ class Observer:
             return
         self._children_at_s = now_s
         self._read_children(list(self._watches.values()))
+
+    def _tell_crowding(self, facts: Sequence[Facts], now_s: float) -> None:
+        """Add who uses their CPUs to the numbers of ranks of which it is told how long they wait for one."""
+        told = [fact for fact in facts if "run_delay_s" in fact.extra]
+        if told:
+            living = [fact for fact in facts if not fact.status.gone]
+            children = {fact.rank: self._watches[fact.rank].meter.living_children() for fact in living}
+            self._crowding.note(living, children, now_s)
+        for fact in told:
+            fact.extra.update(self._crowding.told(fact.rank))
 
     def _read_children(self, watches: Sequence[RankWatch]) -> None:
         below = self._proc.descendants([watch.pid for watch in watches])

@@ -99,6 +99,30 @@ class Procfs:
         stat = parse_stat(self.read(f"{pid}/task/{tid}/stat"))  # kernels without CONFIG_SCHED_INFO
         return stat.cpu_s if stat else None
 
+    def cpu_busy_s(self) -> dict[int, float]:
+        """For how long each CPU has worked, for whomever; empty where the kernel does not say."""
+        found: dict[int, float] = {}
+        for line in self.read("stat").splitlines()[1:]:
+            name, *fields = line.split()
+            if not name.startswith(b"cpu"):
+                break
+            if name[3:].isdigit() and len(fields) > 6:  # all but idle, iowait, and what a hypervisor took
+                found[int(name[3:])] = sum(int(fields[place]) for place in (0, 1, 2, 5, 6)) / TICKS_PER_S
+        return found
+
+    def allowed_cpus(self, pid: int) -> frozenset[int]:
+        """The CPUs that the main thread may run on; empty where that is not known."""
+        found: set[int] = set()
+        for part in self.status(pid).get("Cpus_allowed_list", "").split(","):
+            first, _, last = part.partition("-")
+            if first.isdecimal():
+                found.update(range(int(first), _int(last or first) + 1))
+        return frozenset(found)
+
+    def children_of_main(self, pid: int) -> list[int]:
+        """The children that the main thread has started; none where the kernel does not list them."""
+        return [int(child) for child in self.read(f"{pid}/task/{pid}/children").split()]
+
     def run_delay_s(self, pid: int) -> float:
         """For how long the main thread was ready to run and had no CPU; 0 where the kernel does not count it."""
         fields = self.read(f"{pid}/schedstat").split()

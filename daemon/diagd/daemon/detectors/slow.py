@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import sqrt
 from statistics import median
 
-from diagd.daemon.detectors import links, looks, partners, slowness, words
+from diagd.daemon.detectors import contention, links, looks, partners, slowness, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.observed import Observed, observed
@@ -119,7 +119,7 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
         *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
     )
     cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
-    return _finding(scene, made.kind, ranks, found.waiting, said, cause, data=made.key == "data")
+    return _finding(scene, made.kind, ranks, found.waiting, said, cause, data=made.kind == "slow.data")
 
 
 # --- one rank, or a few
@@ -193,7 +193,7 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
     cause = Cause(key, why, made.confidence, made.basis, evidence)
-    return _finding(scene, kind, ranks, rest, said, cause, data=key == "data")
+    return _finding(scene, kind, ranks, rest, said, cause, data=kind == "slow.data")
 
 
 def _growing(scene: Scene, rank: int, others: list[int]) -> str:
@@ -216,9 +216,9 @@ def _of_rank(excess: Excess) -> tuple[str, str, str]:
     if excess.part("data") >= PART:
         return "slow.data", "data", "because its input comes late"
     # Who computes more also waits more for a CPU that others use as well: there its work has grown.
-    computes = excess.cpu_s >= excess.host.get("run_delay_s", 0.0) and excess.cpu_part >= HOST_PART
-    if (host := slowness.host_cause(excess)) and not (computes and host[0] == "contention"):
-        return "slow.host", *host
+    computes = excess.cpu_s >= excess.host.get(slowness.DELAY, 0.0) and excess.cpu_part >= HOST_PART
+    if (host := slowness.host_cause(excess)) and not (computes and host[0] in contention.KEYS):
+        return contention.kind(host[0]), *host
     phase = excess.largest_phase()
     if phase and excess.part(phase) >= PART:
         where = f"in phase {phase}" if phase in ("data", "optimizer") else "between the optimizer's step and backward"
@@ -248,7 +248,9 @@ def _slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | No
         f"{1000 * usual_s:.0f} ms were shown before, {why}"
     )
     evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
-    return _finding(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence), data=key == "data")
+    return _finding(
+        scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence), data=kind == "slow.data"
+    )
 
 
 def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tuple[str, str, str] | None:
@@ -257,7 +259,7 @@ def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> t
         return "slow.data", "data", "because the input comes late"
     host = [cause for e in excess.values() if (cause := slowness.host_cause(e)) is not None]
     if 2 * len(host) > len(excess):
-        return "slow.host", *host[0]
+        return contention.kind(host[0][0]), *host[0]
     in_python = median(e.part("collective") for e in excess.values())
     # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
     on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
@@ -279,7 +281,7 @@ def _finding(
     often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
-        names=("worker",) if data and looks.in_worker(scene.state, ranks) else (),
+        names=("worker",) if cause.key == contention.WORKERS or (data and looks.in_worker(scene.state, ranks)) else (),
         summary=words.shortened(said + (f"; {often}in {where}" if where else "") + "."), causes=(cause,),
         locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
     )  # fmt: skip

@@ -1,9 +1,10 @@
 """What the time that a rank's steps take too long is made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
+from diagd.daemon.detectors import contention
 from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.pace import Rates
@@ -15,6 +16,8 @@ SLOWED_BY_S = 0.005
 SKEWED_PART = 0.15  # of a step, that a rank spends on its own more than the others do
 HOST_PART = 0.4
 FAULT_S = 0.0001  # a page from a fast disk; a slow one takes fifty times as long, so this is the least it costs
+DELAY = "run_delay_s"
+MOST_DELAY = 2.0  # for each second of CPU: three threads to a CPU; longer waits are hardly for its own work's sake
 # Phases that are a rank's own doing; in the others it may wait for ranks.
 OWN = ("data", "forward", "optimizer", "other", "init")
 _HOST_WORDS = {
@@ -22,7 +25,7 @@ _HOST_WORDS = {
     "garbage_s": ("garbage", "because Python's garbage collector holds it up"),
     "major_faults": ("paging", "because it waits for pages from disk or swap"),
     "disk_wait_s": ("storage", "because it waits for storage"),
-    "run_delay_s": ("contention", "because it waits for a CPU that other processes use"),
+    DELAY: (contention.KEY, "because it waits for a CPU"),
 }
 
 
@@ -85,6 +88,9 @@ class Excess:
     phases: dict[str, float]
     cpu_s: float
     host: dict[str, float]
+    computing_delay_s: float = 0.0  # what it waits more for a CPU because it computes more, at the usual rate
+    crowd: dict[str, float] = field(default_factory=dict)  # CPUs in use by others than it, now
+    crowd_more: dict[str, float] = field(default_factory=dict)  # of that, above the others, or above before
 
     def part(self, phase: str) -> float:
         """The part of the excess that lies in a phase."""
@@ -109,18 +115,27 @@ def against(now: Rates, others: Sequence[Rates], total_s: float) -> Excess:
 
     if not others:
         return Excess(max(total_s, 1e-9), {}, 0.0, {})
+    crowds = [other.crowd for other in others]
     return Excess(
         max(total_s, 1e-9), over(now.phases, [o.phases for o in others]),
         now.cpu_s - median(o.cpu_s for o in others), over(now.host, [o.host for o in others]),
+        _computing_delay_s(now, others), now.crowd, over(now.crowd, crowds) if all(crowds) else {},
     )  # fmt: skip
+
+
+def _computing_delay_s(now: Rates, others: Sequence[Rates]) -> float:
+    rate = median(min(o.host.get(DELAY, 0.0) / max(o.cpu_s, 1e-9), MOST_DELAY) for o in others)
+    return rate * max(now.cpu_s - median(o.cpu_s for o in others), 0.0)
 
 
 def host_cause(excess: Excess) -> tuple[str, str] | None:
     """What outside of the rank's own work explains it: the key of its fix, and words."""
     for name, said in _HOST_WORDS.items():
         seconds = excess.host.get(name, 0.0) * (FAULT_S if name == "major_faults" else 1.0)
+        if name == DELAY:
+            seconds -= excess.computing_delay_s
         if seconds >= HOST_PART * excess.total_s:
-            return said
+            return contention.by_whom(excess.crowd, excess.crowd_more) if said[0] == contention.KEY else said
     return None
 
 
@@ -137,4 +152,6 @@ def evidence(rank: int, now: Rates, excess: Excess, usual: Rates | None = None) 
         if name != "major_faults" and s >= 0.1 * excess.total_s:
             what = name.removesuffix("_s").replace("_", " ")
             found.append(Evidence(f"{what}: {1000 * s:.0f} ms a step more {than}", "kernel", rank))
+            if name == DELAY and excess.crowd:
+                found.append(Evidence(contention.said(excess.crowd), "kernel", rank))
     return tuple(found)

@@ -11,6 +11,7 @@ from diagd.daemon.state.rounds import Rounds
 PREFIX = "phase_s|"
 HELD = "held_s|"
 HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults", "disk_wait_s")  # of Facts.extra
+CROWD = ("cpu_others_s", "cpu_workers_s", "cpu_helpers_s", "cpu_mains_s")  # likewise: who uses the rank's CPUs
 WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
 WINDOW_S = 0.8
 WARM_STEPS = 2  # the first ones compile and allocate
@@ -46,6 +47,7 @@ class Sample(NamedTuple):
     host: dict[str, float]
     held: dict[Partner, float]  # of a rank that sends or receives
     lost: float  # operations of which it is not known for how long they held it
+    crowd: dict[str, float]  # empty where it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Rates:
     host: dict[str, float]
     held: dict[Partner, float] = field(default_factory=dict)  # empty where it neither sends nor receives
     lost: float = 0.0
+    crowd: dict[str, float] = field(default_factory=dict)  # CPUs that others than its main thread use of its own
 
     @property
     def own_s(self) -> float:
@@ -79,6 +82,7 @@ class Rates:
             {name: (total - first.host.get(name, 0.0)) / steps for name, total in last.host.items()},
             {partner: (total - first.held.get(partner, 0.0)) / steps for partner, total in last.held.items()},
             (last.lost - first.lost) / steps,
+            {n: (total - first.crowd[n]) / (last.at_s - first.at_s) for n, total in last.crowd.items() if first.crowd},
         )  # fmt: skip
 
 
@@ -106,7 +110,8 @@ class Pace:
             return
         host = {name: fact.extra.get(name, 0.0) for name in HOST}
         lost = fact.extra.get("operations_lost", 0.0)
-        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost))
+        crowd = {name: fact.extra[name] for name in CROWD} if all(name in fact.extra for name in CROWD) else {}
+        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost, crowd))
         window = self.window(WINDOW_S, WINDOW_STEPS)
         if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
             self.rounds.note_pace(window.step_s)
