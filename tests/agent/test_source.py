@@ -122,3 +122,16 @@ def test_sources_are_read_as_the_process_sees_them_and_only_if_they_are_python(t
     assert isinstance(found("/job/a.py"), ast.Module)
     assert found("b.py") is None
     assert found("/job/none.py") is None
+
+
+def test_a_line_that_waits_for_an_operation_is_told_from_one_that_waits_for_something_else() -> None:
+    text = "def go(work, worker):\n    work = send()\n    work.wait()\n    worker.wait()\n"
+    line = [Frame("go", "/job/go.py", number) for number in range(5)]
+
+    def waits(*frames: Frame) -> bool:
+        return source.waits_for_work(frames, lambda file: ast.parse(text) if file == "/job/go.py" else None)
+
+    assert [waits(frame) for frame in line] == [False, False, False, True, True]
+    assert not waits(Frame("wait", "/usr/lib/python3.11/subprocess.py", 1264, user=False), line[4])
+    assert not waits(Frame("elsewhere", "/job/other.py", 3))
+    assert not waits()

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from tests.detectors.states import at
 from tests.detectors.training import Training, with_more
 
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Basis
-from diagd.daemon.state.model import INPUT, Frame, Thread
+from diagd.daemon.state.model import INPUT, WAIT, Frame, Thread
 
 SLEEPS = at("main", "/job/train.py", 30)
 APPENDS = at("append", "/job/journal.py", 21)
@@ -104,6 +105,41 @@ def test_the_place_is_where_it_spends_more_of_its_time_than_the_others() -> None
     training.seen(0, SLEEPS, times=19).seen(2, SLEEPS, times=22)
     found = slow_in_forward(training).finds()
     assert [place.frame.function for place in found.locations] == ["append", "main"]
+
+
+C10D = "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
+
+
+@pytest.mark.parametrize(
+    "called",
+    [(Frame("recv", C10D, 2400, user=False), Frame("wrapper", "/x/torch/distributed/c10d_logger.py", 8, user=False)),
+     (Frame("batch_isend_irecv", C10D, 2700, user=False),), (Frame("wait", "<diagd>", 70, user=False),),
+     (Frame("wait_tensor", "/x/torch/distributed/_functional_collectives.py", 9, user=False),)],
+)  # fmt: skip
+def test_a_line_that_waits_for_others_is_no_place_of_a_slow_rank(called: tuple[Frame, ...]) -> None:
+    training = Training(2).goes(8).seen(0, SLEEPS, role="sample", times=30)
+    training.seen(1, *called, at("backward", "/job/stage.py", 40), role="sample", times=20)
+    training.seen(1, APPENDS, SLEEPS, times=5)
+    assert [place.frame.function for place in slow_in_forward(training).finds().locations] == ["append"]
+
+
+def test_a_line_that_the_source_shows_to_wait_is_none_either() -> None:
+    training = Training(2).goes(8).seen(0, SLEEPS, role="sample", times=30).seen(1, APPENDS, times=5)
+    training.seen(1, at("backward", "/job/stage.py", 40), role="sample", times=20, note=WAIT)
+    assert [place.frame.function for place in slow_in_forward(training).finds().locations] == ["append"]
+
+
+def test_the_backward_pass_is_shown_only_where_it_may_be_what_is_slow() -> None:
+    site = at("train", "/job/train.py", 12)
+
+    def shown(phase: str) -> list[str]:
+        training = Training(2).goes(8).seen(0, SLEEPS, role="sample", times=30)
+        training.backward_site = site
+        training.seen(1, site, role="sample", times=20).seen(1, APPENDS, SLEEPS, times=5)
+        return [place.frame.function for place in training.goes(8, with_more(1, phase, 0.05)).finds().locations]
+
+    assert shown("backward") == ["train", "append"]
+    assert shown("forward") == ["append"]
 
 
 # --- how often

@@ -45,6 +45,7 @@ class Training:
         self.nodes = ("",) * world
         self.step = 0
         self.crowds: list[dict[str, float]] = [{} for _ in range(world)]  # by rank: CPUs in use, by whom
+        self.backward_site: Frame | None = None
         self._place = 0
         self._looked_s = 0.0
 
@@ -111,7 +112,8 @@ class Training:
             groups = tuple(group for group in self.groups if rank in group.ranks)
             details.append(Detail(rank, pid=100 + rank, backend=self.backend, groups=groups, stacks=stacks,
                                   recorder=tuple(placed.entered), history=tuple(placed.passed),
-                                  node=self.nodes[rank], world_size=len(self.ranks)))  # fmt: skip
+                                  node=self.nodes[rank], world_size=len(self.ranks),
+                                  backward_site=self.backward_site))  # fmt: skip
         self.state.apply(facts, details, self.now_s)
 
     def find(self) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""What the lines that a rank is seen at say it is doing: asking for the next batch, making a file durable.
+"""What the lines that a rank is seen at say it is doing: asking for the next batch, making a file durable, waiting.
 
 A stack names a line, but neither which C function it has called nor that a function is a generator; the source does.
 """
@@ -46,11 +46,24 @@ def _parsed(path: Path, _changed_ns: int, _number: int) -> ast.Module | None:
 
 def makes_durable(frames: Sequence[Frame], tree_of: Trees) -> str:
     """The call by which the innermost line syncs a file (fsync, fdatasync); empty where it calls none."""
+    return next((name for name in _called_in_line(frames, tree_of) if name in _DURABLE), "")
+
+
+def waits_for_work(frames: Sequence[Frame], tree_of: Trees) -> bool:
+    """Whether the innermost line waits for an operation that was issued before: Work.wait, which leaves no frame.
+
+    The wait of a process, a thread's event or a future of Python's leaves one.
+    """
+    return bool(frames) and frames[0].user and "wait" in _called_in_line(frames, tree_of)
+
+
+def _called_in_line(frames: Sequence[Frame], tree_of: Trees) -> list[str]:
+    """The bare names of what the innermost line calls."""
     tree = tree_of(frames[0].file) if frames else None
     if tree is None:
-        return ""
+        return []
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _spans(node, frames[0].line))
-    return next((name for call in calls if (name := _called(call)) in _DURABLE), "")
+    return [_called(call) for call in calls]
 
 
 def asks_for_input(frames: Sequence[Frame], site: Frame | None, tree_of: Trees) -> bool:

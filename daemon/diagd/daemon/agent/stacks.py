@@ -11,7 +11,7 @@ from pathlib import Path
 from diagd.daemon.agent import faulthandler_text, frames, pyspy, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
-from diagd.daemon.state.model import INPUT, Frame, Stack, Thread
+from diagd.daemon.state.model import INPUT, WAIT, Frame, Stack, Thread
 
 SIGNAL_WAIT_S = 0.5
 LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be written in between
@@ -81,11 +81,17 @@ def samples(pid: int, proc: Procfs, pauses: Callable[[], bool], backward_site: F
         Stack(
             pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s,
             syscall=source.makes_durable(places, tree_of), times=times,
-            note=INPUT if source.asks_for_input(places, backward_site, tree_of) else "",
+            note=_note(places, backward_site, tree_of),
         )
         for places, times in seen[:_MOST_SAMPLES]
     ]  # fmt: skip
     return found + [replace(stack, taken_s=now_s) for stack in calls.stacks()]
+
+
+def _note(places: tuple[Frame, ...], backward_site: Frame | None, tree_of: source.Trees) -> str:
+    if source.waits_for_work(places, tree_of):
+        return WAIT
+    return INPUT if source.asks_for_input(places, backward_site, tree_of) else ""
 
 
 def by_signal(target: Target, proc: Procfs, wait_s: float = SIGNAL_WAIT_S) -> tuple[Thread, ...]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from statistics import median
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import CALL, INPUT, Frame
+from diagd.daemon.state.model import CALL, INPUT, WAIT, Frame
 from diagd.daemon.state.pace import Seen
 
 MOST_PLACES = 3
@@ -15,7 +16,8 @@ OFTEN_LOOKS = 3
 # A part of the time that is seen in so many looks is known to a tenth or so: sqrt(p (1 - p) / n).
 ENOUGH_LOOKS = 20
 SYNCS = ("fsync", "fdatasync")
-_WAITING = frozenset({"all_reduce", "barrier", "broadcast", "wait", "all_gather", "reduce_scatter_tensor"})
+# Where all that a script can call to communicate goes through; Work.wait, in C++, shows by our own frame around it.
+_OPERATIONS = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +95,30 @@ def _counted(state: JobState, rank: int, counts: Callable[[Seen], bool]) -> tupl
     return sum(look.times for look in looks if counts(look)), sum(look.times for look in looks)
 
 
-def places(state: JobState, rank: int, data: bool, others: Sequence[int] = ()) -> tuple[Location, ...]:
+def places(
+    state: JobState, rank: int, data: bool, others: Sequence[int] = (), *, backward: bool = True
+) -> tuple[Location, ...]:  # fmt: skip
     """Frames of the user's that it, or the worker or thread it waits for, was seen in most often; the worker's first.
 
-    Of the rank's own, those first in which it spends more of its time than `others` do.
+    Of the rank's own, those first in which it spends more of its time than `others` do, and none in which it waits for
+    them: neither in an operation nor, where its `backward` pass is known not to be what is slow, in that.
     """
     seen = recent(state, rank)
     found: list[Frame] = []
     if data:
         roles = ("worker", "child", "thread") if _waits_at_queue(seen) else ("worker", "child")
-        found += _most_often([look for look in seen if look.role in roles], data, ())
+        found += _most_often([look for look in seen if look.role in roles], ())
     compared = [[look for look in recent(state, r) if look.role == "rank"] for r in others]
-    found += _most_often([look for look in seen if look.role == "rank"], data, [looks for looks in compared if looks])
-    if not found and (site := state.detail(rank).backward_site) is not None:
+    own = _most_often([look for look in seen if look.role == "rank"], [looks for looks in compared if looks])
+    site = state.detail(rank).backward_site
+    found += [frame for frame in own if backward or site is None or not _same_line(frame, site)][:MOST_PLACES]
+    if not found and site is not None and (backward or not seen):
         found = [site]
     return tuple(Location(rank, frame) for frame in found)
+
+
+def _same_line(frame: Frame, other: Frame) -> bool:
+    return (frame.file, frame.line) == (other.file, other.line)
 
 
 def _waits_at_queue(seen: Sequence[Seen]) -> bool:
@@ -116,26 +127,25 @@ def _waits_at_queue(seen: Sequence[Seen]) -> bool:
     return any(f.function == "get" and f.file.endswith("/queue.py") for frames in asks for f in frames)
 
 
-def _most_often(looks: Sequence[Seen], data: bool, compared: Sequence[Sequence[Seen]]) -> list[Frame]:
-    mine, theirs = _shares(looks, data), [_shares(others, data) for others in compared]
+def _most_often(looks: Sequence[Seen], compared: Sequence[Sequence[Seen]]) -> list[Frame]:
+    mine, theirs = _shares(looks), [_shares(others) for others in compared]
     more = {frame: s - median(shares.get(frame, 0.0) for shares in theirs or [{}]) for frame, s in mine.items()}
-    return sorted(more, key=lambda frame: -more[frame])[:MOST_PLACES]
+    return sorted(more, key=lambda frame: -more[frame])[: MOST_PLACES + 1]
 
 
-def _shares(looks: Sequence[Seen], data: bool) -> dict[Frame, float]:
+def _shares(looks: Sequence[Seen]) -> dict[Frame, float]:
     counted: Counter[Frame] = Counter()
     for look in looks:
-        if (frame := _innermost(look.frames, data)) is not None:
+        if not _waits_for_others(look) and (frame := next((f for f in look.frames if f.user), None)) is not None:
             counted[frame] += look.times
     total = max(sum(look.times for look in looks), 1)
     return {frame: times / total for frame, times in counted.items()}
 
 
-def _innermost(frames: Sequence[Frame], data: bool) -> Frame | None:
-    """The innermost frame of the user's; of one that waits in an operation that tells nothing of what is slow."""
-    if not data and any(f.function in _WAITING for f in frames[:3]):
-        return None
-    return next((f for f in frames if f.user), None)
+def _waits_for_others(look: Seen) -> bool:
+    """Whether what the user's innermost line has called is an operation, or the wait for one: no work of its own."""
+    called = takewhile(lambda frame: not frame.user, look.frames)
+    return look.note == WAIT or any(f.file.endswith(_OPERATIONS) or (f.ours and f.function == "wait") for f in called)
 
 
 def seen_often(state: JobState, rank: int) -> bool:

@@ -119,7 +119,7 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
         *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
     )
     cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
-    return _finding(scene, made.kind, ranks, found.waiting, said, cause, data=made.kind == "slow.data")
+    return _finding(scene, made.kind, ranks, found.waiting, said, cause, backward=_may_be_backward(excess))
 
 
 # --- one rank, or a few
@@ -193,7 +193,12 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
     cause = Cause(key, why, made.confidence, made.basis, evidence)
-    return _finding(scene, kind, ranks, rest, said, cause, data=kind == "slow.data")
+    return _finding(scene, kind, ranks, rest, said, cause, backward=_may_be_backward(excess))
+
+
+def _may_be_backward(excess: Excess) -> bool:
+    """Whether its backward pass may be what is slow: not where another phase makes up for most of it."""
+    return excess.part(excess.largest_phase()) < PART
 
 
 def _growing(scene: Scene, rank: int, others: list[int]) -> str:
@@ -248,9 +253,7 @@ def _slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | No
         f"{1000 * usual_s:.0f} ms were shown before, {why}"
     )
     evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
-    return _finding(
-        scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence), data=kind == "slow.data"
-    )
+    return _finding(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence))
 
 
 def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tuple[str, str, str] | None:
@@ -273,10 +276,12 @@ def _of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> t
 
 
 def _finding(
-    scene: Scene, kind: str, ranks: tuple[int, ...], waiting: tuple[int, ...], said: str, cause: Cause, *, data: bool
+    scene: Scene, kind: str, ranks: tuple[int, ...], waiting: tuple[int, ...], said: str, cause: Cause, *,
+    backward: bool = True,
 ) -> Finding:  # fmt: skip
+    data = kind == "slow.data"
     others = tuple(r for r in scene.state.paces if r not in ranks)
-    locations = tuple(place for r in ranks for place in looks.places(scene.state, r, data, others))
+    locations = tuple(place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward))
     where = words.place_text(locations[0].frame) if locations else ""
     often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
