@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.builders import box, enter_all_reduce, stand_ins, until
+from tests.agent.builders import box, enter_all_reduce, process, stand_ins, until
 
 from diagd.daemon.agent import dump_parts, recorder
-from diagd.daemon.agent.dump import RankDump, _oddest_first, collect_dump, targets_of_run, targets_outside
+from diagd.daemon.agent.dump import (
+    RankDump,
+    _oddest_first,
+    collect_dump,
+    targets_of_pids,
+    targets_of_run,
+    targets_outside,
+)
 from diagd.daemon.agent.dump_parts import Context
-from diagd.daemon.agent.outside import find_ranks
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Frame, Stack, Thread
 
@@ -67,12 +73,14 @@ def test_a_process_that_knows_nothing_of_diagd_is_dumped_from_outside(tmp_path: 
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     with stand_ins(run_dir, "unarmed") as (rank,):
-        targets = targets_outside(find_ranks(pids=[rank.pid]))
-        summary = collect_dump(targets, tmp_path / "dump", limit_s=60)
+        summary = collect_dump(targets_of_pids([rank.pid]), tmp_path / "dump", limit_s=60)
     (found,) = summary.ranks
+    assert found.rank is None
+    assert f"pid {rank.pid}: " in summary.groups
+    assert f"  pid {rank.pid} (state " in summary.text
     assert {"process", "stacks", "native stacks", "memory"} <= set(found.parts)
     assert "started under diagd" in found.missing["box"]
-    assert "stand_in_rank.py" in (tmp_path / "dump/rank0/stacks.txt").read_text(encoding="utf-8")
+    assert "stand_in_rank.py" in (tmp_path / f"dump/pid{rank.pid}/stacks.txt").read_text(encoding="utf-8")
 
 
 def test_a_part_that_breaks_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +140,16 @@ def test_processes_of_the_same_rank_get_folders_of_their_own(tmp_path: Path) -> 
 
     targets = targets_outside([OutsideRank(0, 10), OutsideRank(0, 11), OutsideRank(1, 12)])
     assert [target.label for target in targets] == ["rank0-pid10", "rank0-pid11", "rank1"]
+
+
+def test_processes_that_are_named_by_pid_keep_the_ranks_that_they_have(tmp_path: Path) -> None:
+    process(tmp_path / "proc", 10, env={"RANK": "3", "WORLD_SIZE": "4"})
+    process(tmp_path / "proc", 11)
+    box(tmp_path, 2, pid=4_000_000, start=5)
+    watched = targets_of_run(tmp_path)
+    targets = targets_of_pids([11, 4_000_000, 10, 11], watched, Procfs(tmp_path / "proc"))
+    assert [(target.rank, target.label) for target in targets] == [(None, "pid11"), (2, "rank2"), (3, "rank3")]
+    assert targets[1].box is watched[0].box
 
 
 def test_bytes_are_bytes(tmp_path: Path) -> None:

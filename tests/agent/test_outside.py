@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tests.agent.builders import process, until
 
-from diagd.daemon.agent.outside import find_ranks, find_trainings
+from diagd.daemon.agent.outside import described, find_ranks, find_trainings
 from diagd.daemon.agent.procfs import Procfs
 
 RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "run"}
 
 
-def ranks(proc: Path) -> list[tuple[int, int]]:
+def ranks(proc: Path) -> list[tuple[int | None, int]]:
     return [(found.rank, found.pid) for found in find_ranks(Procfs(proc))]
 
 
@@ -52,11 +52,24 @@ def test_data_workers_launchers_and_the_dead_are_none(tmp_path: Path) -> None:
 def test_a_process_that_is_named_is_taken_whatever_it_is(tmp_path: Path) -> None:
     process(tmp_path, 10, env={})
     process(tmp_path, 11, env=RANK_1)
-    found = find_ranks(Procfs(tmp_path), pids=[10, 11])
+    found = described([10, 11], Procfs(tmp_path))
     assert [(rank.rank, rank.pid, rank.command) for rank in found] == [
-        (0, 10, "python3 train.py"),
+        (None, 10, "python3 train.py"),
         (1, 11, "python3 train.py"),
     ]
+
+
+def test_a_helper_that_has_its_ranks_environment_is_not_that_rank(tmp_path: Path) -> None:
+    env = {**RANK_1, "TORCH_WORKER_SERVER_SOCKET": "/tmp/rank1.sock"}
+    tracker = ("python3", "-c", "from multiprocessing.resource_tracker import main;main(5)")
+    process(tmp_path, 10, env=env)
+    process(tmp_path, 11, env=env, parent=10, command=tracker)
+    process(tmp_path, 12, env=env, parent=10, name="pt_data_worker")
+    process(tmp_path, 13, env=env, parent=10, command=("python3", "evaluate.py"))
+    process(tmp_path, 14, env={**env, "RANK": "0"}, parent=10)
+    found = described([11, 14, 12, 10, 13], Procfs(tmp_path))
+    assert [(rank.rank, rank.pid) for rank in found] == [(None, 11), (0, 14), (None, 12), (1, 10), (None, 13)]
+    assert [rank.worker_server is not None for rank in found] == [False, True, False, True, False]
 
 
 def test_trainings_are_the_python_processes_with_torch_in_them(tmp_path: Path) -> None:

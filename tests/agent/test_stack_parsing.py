@@ -150,9 +150,11 @@ def stack(*names: str) -> Stack:
 def test_equal_stacks_are_one_group_and_the_odd_one_stands_out() -> None:
     stacks = {rank: stack("match", "main") if rank == 3 else stack("all_reduce", "main") for rank in range(8)}
     stacks[8] = Stack(1, "rank", "D", (), 0.0, note="no permission")
-    assert grouping.describe(grouping.group_stacks(stacks)) == (
-        "ranks 0-2,4-7: all_reduce ← main train.py:4; rank 3: match ← main train.py:4; rank 8: no stack"
-    )
+    assert [(group.members, grouping.place(group.frames)) for group in grouping.group_stacks(stacks)] == [
+        ((0, 1, 2, 4, 5, 6, 7), "all_reduce ← main train.py:4"),
+        ((3,), "match ← main train.py:4"),
+        ((8,), "no stack"),
+    ]
 
 
 RAW = """thread (41): bgth;Thread._bootstrap (/usr/lib/python3.11/threading.py:1002);bg (/job/train.py:8) 29

@@ -146,7 +146,10 @@ def test_a_traceback_is_only_for_those_who_ask(tmp_path: Path) -> None:
 
 def test_dump_finds_a_process_by_its_pid_and_is_honest_about_ranks_that_are_not_there(tmp_path: Path) -> None:
     code = "def stuck():\n    print('up', flush=True)\n    input()\nstuck()"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "6"},
+    )  # fmt: skip
     assert process.stdout is not None
     process.stdout.readline()
     try:

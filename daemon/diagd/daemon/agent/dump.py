@@ -6,16 +6,17 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from diagd.daemon.agent import grouping
 from diagd.daemon.agent.discovery import Box, BoxFolder
 from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Context, NotThere, Part, Target
-from diagd.daemon.agent.outside import OutsideRank
+from diagd.daemon.agent.outside import OutsideRank, described
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.pyspy import NoStack
 from diagd.daemon.agent.recorder import NoRecorder
+from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Stack
 
 LIMIT_S = 2.5
@@ -26,7 +27,7 @@ _WORKERS = 8
 class RankDump:
     """What was had of one rank."""
 
-    rank: int
+    rank: int | None
     pid: int
     label: str
     state: str = ""
@@ -61,7 +62,8 @@ class DumpSummary:
         lines += [f"  {group}" for group in self.groups.split("; ") if group]
         lines += ["", "What was written:"]
         for rank in self.ranks:
-            lines.append(f"  {rank.label} (pid {rank.pid}, state {rank.state or 'gone'}): {', '.join(rank.parts)}")
+            who = f"{rank.label} (pid {rank.pid}, " if rank.rank is not None else f"pid {rank.pid} ("
+            lines.append(f"  {who}state {rank.state or 'gone'}): {', '.join(rank.parts)}")
             lines += [f"    no {part}: {why}" for part, why in rank.missing.items()]
         if any((self.folder / "flight_recorder").glob("rank_*")):
             lines += ["", f"For torch's own analysis: torchfrtrace --prefix rank_ {self.folder / 'flight_recorder'}"]
@@ -91,17 +93,31 @@ def target_of_box(box: Box) -> Target:
 
 def targets_outside(ranks: Sequence[OutsideRank]) -> list[Target]:
     """Processes of a job that was started without diagd."""
-    numbers = [rank.rank for rank in ranks]
-    return [
+    return _apart(
         Target(
             rank=rank.rank,
             pid=rank.pid,
-            label=f"rank{rank.rank}" if numbers.count(rank.rank) == 1 else f"rank{rank.rank}-pid{rank.pid}",
+            label=f"pid{rank.pid}" if rank.rank is None else f"rank{rank.rank}",
             fr_socket=rank.worker_server,
             command=rank.command,
         )
         for rank in ranks
-    ]
+    )
+
+
+def targets_of_pids(pids: Sequence[int], watched: Iterable[Target] = (), proc: Procfs | None = None) -> list[Target]:
+    """These processes: as their boxes name them where they are among the `watched`, else as they look from outside."""
+    known = {target.pid: target for target in watched}
+    others = targets_outside(described([pid for pid in pids if pid not in known], proc))
+    seen = {target.pid: target for target in others}
+    return _apart(known.get(pid) or seen[pid] for pid in dict.fromkeys(pids))
+
+
+def _apart(targets: Iterable[Target]) -> list[Target]:
+    """Each with a label of its own: two jobs have ranks of the same number."""
+    found = list(targets)
+    labels = [target.label for target in found]
+    return [t if labels.count(t.label) == 1 else replace(t, label=f"{t.label}-pid{t.pid}") for t in found]
 
 
 def collect_dump(
@@ -166,20 +182,24 @@ def _oddest_first(ranks: Ranks) -> Ranks:
     """One rank of each group of equal stacks, the smallest first, then the rest: time may not do for all."""
     numbers = {id(context): place for place, (context, _) in enumerate(ranks)}
     groups = grouping.group_stacks({numbers[id(c)]: c.stacks[0] for c, _ in ranks if c.stacks})
-    groups.sort(key=lambda group: len(group.ranks))
-    order = [group.ranks[0] for group in groups] + [place for group in groups for place in group.ranks[1:]]
+    groups.sort(key=lambda group: len(group.members))
+    order = [group.members[0] for group in groups] + [place for group in groups for place in group.members[1:]]
     return [ranks[place] for place in (*order, *(n for n in range(len(ranks)) if n not in order))]
 
 
 def _summarised(folder: Path, ranks: Ranks, took_s: float) -> DumpSummary:
-    by_rank: dict[int, Stack] = {}
+    by_place: dict[int, Stack] = {}
     dumps = [dump for _, dump in ranks]
-    for context, dump in ranks:
+    for number, (context, dump) in enumerate(ranks):
         if context.stacks:
-            by_rank[dump.rank] = context.stacks[0]
+            by_place[number] = context.stacks[0]
             main = context.stacks[0].main
             dump.place = grouping.place(main.frames if main else ())
-    summary = DumpSummary(folder, tuple(dumps), grouping.describe(grouping.group_stacks(by_rank)), took_s)
+    groups = [
+        f"{_named([dumps[number] for number in group.members])}: {grouping.place(group.frames)}"
+        for group in grouping.group_stacks(by_place)
+    ]
+    summary = DumpSummary(folder, tuple(dumps), "; ".join(groups), took_s)
     (folder / "summary.txt").write_text(summary.text, encoding="utf-8")
     plain = {"took_s": took_s, "groups": summary.groups, "complete": summary.complete}
     data = json.dumps({**plain, "ranks": [asdict(dump) for dump in dumps]}, indent=1)
@@ -187,3 +207,10 @@ def _summarised(folder: Path, ranks: Ranks, took_s: float) -> DumpSummary:
     with contextlib.suppress(OSError):
         (folder / "flight_recorder").rmdir()  # only if it is empty
     return summary
+
+
+def _named(dumps: Sequence[RankDump]) -> str:
+    """Ranks by their numbers, all else by its pid."""
+    ranks = [dump.rank for dump in dumps if dump.rank is not None]
+    others = [f"pid {dump.pid}" for dump in dumps if dump.rank is None]
+    return ", ".join([*([rank_ranges(ranks, named=True)] if ranks else []), *others])

@@ -24,9 +24,9 @@ class NotThere(Exception):
 class Target:
     """A process to dump: a rank with a box, or any Python process."""
 
-    rank: int
+    rank: int | None  # None: no rank, as far as is known
     pid: int
-    label: str  # names its folder, e.g. "rank3"
+    label: str  # names its folder: "rank3", or "pid77" of what is none
     box: Box | None = None
     fr_socket: Path | None = None
     stacks_file: Path | None = None
@@ -168,10 +168,14 @@ def write_recorder(context: Context) -> None:
     if target.fr_socket is None:
         raise NotThere("the process has no worker server to ask")
     data = recorder.fetch(target.fr_socket, timeout_s=min(1.5, context.left_s))
-    (context.root / f"fr_trace_{target.rank}.json").write_bytes(data)
+    (context.root / f"fr_trace_{_number(target)}.json").write_bytes(data)
     dump = for_analyzer(json.loads(data), context)
-    with (context.root / "flight_recorder" / f"rank_{target.rank}").open("wb") as file:
+    with (context.root / "flight_recorder" / f"rank_{_number(target)}").open("wb") as file:
         pickle.dump(dump, file)
+
+
+def _number(target: Target) -> int | str:
+    return target.label if target.rank is None else target.rank
 
 
 def for_analyzer(dump: dict[str, Any], context: Context) -> dict[str, Any]:

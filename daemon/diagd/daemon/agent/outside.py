@@ -1,7 +1,7 @@
 """Find the ranks of jobs that were started without diagd: by what their processes look like from outside."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagd.daemon.agent.procfs import Procfs
@@ -12,6 +12,7 @@ _NO_RANKS = (
     "torch/distributed/run.py", "torchrun", "torch.distributed.launch", "accelerate", "deepspeed.launcher",
     "compile_worker", "_inductor",
 )  # fmt: skip
+_MOST_ABOVE = 32
 _WORKER_THREADS = ("pt_data_worker", "pt_data_pin")  # names that torch gives its data workers
 
 
@@ -19,7 +20,7 @@ _WORKER_THREADS = ("pt_data_worker", "pt_data_pin")  # names that torch gives it
 class OutsideRank:
     """A rank as its process's environment describes it."""
 
-    rank: int  # the process's place in the order of pids where it does not say
+    rank: int | None  # None: it is none, or does not say
     pid: int
     world_size: int = 0
     local_rank: int = 0
@@ -31,18 +32,29 @@ class OutsideRank:
     worker_server: Path | None = None  # torch's own, where the job started one
 
 
-def find_ranks(proc: Procfs | None = None, pids: list[int] | None = None) -> list[OutsideRank]:
-    """The ranks on this machine, ordered by job and rank; with `pids`, just these processes, whatever they are.
+def find_ranks(proc: Procfs | None = None) -> list[OutsideRank]:
+    """The ranks on this machine, ordered by job and rank.
 
     A rank is a Python process with RANK and WORLD_SIZE in its environment that is neither a launcher nor a data worker;
     of a process and its descendants with the same rank, the outermost one is it.
     """
     proc = proc or Procfs()
-    if pids is not None:
-        return [_described(proc, pid, proc.environment(pid), place) for place, pid in enumerate(pids)]
     found = {pid: env for pid in proc.pids() if (env := _rank_environment(proc, pid)) is not None}
-    ranks = [_described(proc, pid, env, 0) for pid, env in found.items() if not _below_same_rank(proc, pid, found)]
-    return sorted(ranks, key=lambda r: (r.job, r.rank, r.pid))
+    ranks = [_described(proc, pid, env) for pid, env in found.items() if not _below_same_rank(proc, pid, found)]
+    return sorted(ranks, key=lambda r: (r.job, r.rank or 0, r.pid))
+
+
+def described(pids: list[int], proc: Procfs | None = None) -> list[OutsideRank]:
+    """These processes, whatever they are: a rank's helpers inherit its environment, and are none."""
+    proc = proc or Procfs()
+    found = {}
+    for pid in pids:
+        env, above = _rank_environment(proc, pid), _above(proc, pid)
+        known = {one: theirs for one in above if (theirs := _rank_environment(proc, one)) is not None}
+        is_rank = env is not None and not _below_same_rank(proc, pid, {**known, pid: env})
+        one = _described(proc, pid, env or proc.environment(pid))
+        found[pid] = one if is_rank else replace(one, rank=None, worker_server=None)
+    return list(found.values())
 
 
 def find_trainings(proc: Procfs | None = None) -> list[tuple[int, str]]:
@@ -77,20 +89,21 @@ def _is_python(proc: Procfs, pid: int, command: list[str]) -> bool:
 
 def _below_same_rank(proc: Procfs, pid: int, found: dict[int, dict[str, str]]) -> bool:
     """Whether an ancestor is the same rank: then this is a worker or a tool of it."""
-    above, rank = pid, found[pid]["RANK"]
-    for _ in range(32):
-        stat = proc.stat(above)
-        if stat is None or stat.parent <= 1:
-            return False
-        above = stat.parent
-        if above in found and found[above]["RANK"] == rank:
-            return True
-    return False
+    rank = found[pid]["RANK"]
+    return any(found[above]["RANK"] == rank for above in _above(proc, pid) if above in found)
 
 
-def _described(proc: Procfs, pid: int, env: dict[str, str], place: int) -> OutsideRank:
+def _above(proc: Procfs, pid: int) -> list[int]:
+    """Its parent, and on up to the first process."""
+    found: list[int] = []
+    while len(found) < _MOST_ABOVE and (stat := proc.stat(found[-1] if found else pid)) is not None and stat.parent > 1:
+        found.append(stat.parent)
+    return found
+
+
+def _described(proc: Procfs, pid: int, env: dict[str, str]) -> OutsideRank:
     return OutsideRank(
-        rank=_number(env.get("RANK"), place),
+        rank=int(env["RANK"]) if env.get("RANK", "").isdecimal() else None,
         pid=pid,
         world_size=_number(env.get("WORLD_SIZE"), 0),
         local_rank=_number(env.get("LOCAL_RANK"), 0),

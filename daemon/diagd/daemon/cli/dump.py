@@ -74,10 +74,10 @@ def command(
 
     found = _targets([*pids, *map(_pid, more)], job)
     chosen = [t for t in found.targets if ranks is None or t.rank in ranks]
-    absent = sorted((ranks or frozenset()) - {t.rank for t in chosen})
+    absent = sorted((ranks or frozenset()) - {t.rank for t in chosen if t.rank is not None})
     if not chosen:
-        known = ", ".join(str(t.rank) for t in found.targets)
-        raise DiagdError("none of these ranks runs here", help=f"the ranks here are {known}", exit_code=4)
+        known = ", ".join(str(t.rank) for t in found.targets if t.rank is not None)
+        raise DiagdError("none of these ranks runs here", help=f"the ranks here are {known or 'none'}", exit_code=4)
     folder = (output or _fresh_folder(found.name)).absolute()
     click.echo(f"dumping {len(chosen)} process{'es' * (len(chosen) != 1)} of {found.what}", err=True)
     try:
@@ -111,15 +111,17 @@ def _told(summary: "DumpSummary", absent: Sequence[int], outside: bool) -> int:
 
 
 def _targets(pids: Sequence[int], name: str | None) -> "Choice":
-    from diagd.daemon.agent.dump import targets_outside
-    from diagd.daemon.agent.outside import find_ranks
+    from diagd.daemon.agent.dump import targets_of_pids, targets_of_run
     from diagd.daemon.cli.choices import Choice, choices, listed
+    from diagd.daemon.cli.jobs import running_jobs
 
     if pids:
         gone = [pid for pid in pids if not Path(f"/proc/{pid}").is_dir()]
         if gone:
             raise DiagdError(f"there is no process {', '.join(map(str, gone))}", exit_code=4)
-        return Choice("pids", "your choice", targets_outside(find_ranks(pids=list(pids))), True)
+        watched = [target for job in running_jobs() for target in targets_of_run(job.run_dir)]
+        targets = targets_of_pids(pids, watched)
+        return Choice("pids", "your choice", targets, any(target.box is None for target in targets))
     found = choices()
     if name is not None:
         if name not in found:
