@@ -47,9 +47,21 @@ def test_who_waits_for_the_circle_is_a_victim() -> None:
     assert (found.ranks, found.waiting_ranks) == ((0, 1), (2, 3))
 
 
-def test_a_circle_may_pass_through_send_and_recv() -> None:
-    mixed = job(2).receives(0, peer=1).waits(1, seq=3).passes(2).finds()
+def test_a_circle_over_two_groups_may_pass_through_send_and_recv() -> None:
+    mixed = job(2, groups={"a": (0, 1)}).receives(0, peer=1).waits(1, seq=3, group="a").passes(2).finds()
     assert (mixed.kind, mixed.ranks) == ("hang.group_cycle", (0, 1))
+
+
+@pytest.mark.parametrize("name", ["RECV", "SEND"])
+def test_a_recv_against_a_barrier_of_its_group_has_no_partner(name: str) -> None:
+    met = job(3).waits(0, name, peer=1).waits(1, "BARRIER", seq=3).waits(2, "BARRIER", seq=3).passes(2).finds()
+    assert (met.kind, met.ranks, met.waiting_ranks, met.causes[0].key) == ("hang.p2p_unmatched", (1,), (0, 2), "path")
+    assert met.summary.startswith("rank 1 is not in the send or recv that others wait for")
+
+
+def test_of_a_chain_of_receives_it_is_who_went_to_the_collective() -> None:
+    chain = job(3).receives(0, peer=1).receives(1, peer=2).waits(2, seq=3).passes(2).finds()
+    assert (chain.kind, chain.ranks, chain.waiting_ranks) == ("hang.p2p_unmatched", (2,), (0, 1))
 
 
 @pytest.mark.parametrize("both", ["RECV", "SEND"])

@@ -23,7 +23,8 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     kind = _kind(kinds, {w.op.group for w in waits.values()})
     # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
     strayed = history.first_time(scene, waits)
-    culprits, tie = (strayed, False) if strayed else _out_of_order(waits)
+    left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
+    culprits, tie = (strayed or left, False) if strayed or left else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
@@ -47,10 +48,19 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
 
 
 def _kind(kinds: set[str], groups: set[str]) -> str:
-    """Within one group, ranks in operations that wait for each other disagree about that group's order."""
-    if kinds == {"p2p"}:
+    """Within one group, ranks in operations that wait for each other disagree about that group's order.
+
+    A send or recv whose partner is in a collective of the same group has none, whoever waits for whom beyond that.
+    """
+    if kinds == {"p2p"} or ("p2p" in kinds and len(groups) == 1):
         return "hang.p2p_unmatched"
     return "hang.collective_mismatch" if kinds == {"collective"} and len(groups) == 1 else "hang.group_cycle"
+
+
+def _left_alone(waits: dict[int, Wait]) -> tuple[int, ...]:
+    """The ranks that should be in a send or recv with another one on the circle, and are in a collective."""
+    wanted = {wait.op.peer for wait in waits.values() if wait.kind == "p2p"}
+    return tuple(sorted(r for r, wait in waits.items() if r in wanted and wait.kind == "collective"))
 
 
 def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
@@ -82,7 +92,9 @@ def _summary(
     path = [r for r in _path(scene, component) if r in waits]
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
     steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
-    who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} out of order: "
+    left = set(culprits) <= set(_left_alone(waits))
+    said = "not in the send or recv that others wait for" if left else "out of order"
+    who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} {said}: "
     return words.shortened(
         f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
     )
@@ -101,6 +113,13 @@ _WHY = {
 }
 
 
+# Of a send or recv on a circle with collectives of the same group.
+_APART = (
+    "path",
+    "a send or recv waits for a rank that has gone to a collective, and that waits for who is in the send or recv",
+)
+
+
 def _cause(
     scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str
 ) -> Cause:  # fmt: skip
@@ -112,7 +131,7 @@ def _cause(
             evidence.append(
                 Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
             )
-    key, text = _WHY[kind]
+    key, text = _APART if kind == "hang.p2p_unmatched" and _left_alone(waits) else _WHY[kind]
     if tie:
         text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"
     return Cause(key, text, 0.95, Basis.OBSERVATION, tuple(evidence) or (Evidence(text, "probe"),))
