@@ -41,6 +41,16 @@ def test_the_phase_that_lasts_counts_up_to_now(box: BoxWriter, tmp_path: Path) -
     assert found["throttled_s"] == 0.0
 
 
+def test_what_the_probes_leave_out_is_told(box: BoxWriter, tmp_path: Path) -> None:
+    def told() -> tuple[float, float]:
+        found = PaceMeter(9, BoxReader(box.path), Procfs(tmp_path / "proc")).read(STAT, 100.0)
+        return found["samples_left_out"], found["sample_stride"]
+
+    assert told() == (0, 1)
+    box.live[Live.SAMPLES_LEFT_OUT], box.live[Live.SAMPLE_STRIDE] = 12, 8
+    assert told() == (12, 8)
+
+
 def test_nothing_is_told_before_the_first_step_or_again_at_once(box: BoxWriter, tmp_path: Path) -> None:
     meter = PaceMeter(9, BoxReader(box.path), Procfs(tmp_path / "proc"))
     assert meter.read(STAT, 100.0)

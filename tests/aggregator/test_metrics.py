@@ -32,7 +32,8 @@ def hub_with_a_job() -> Hub:
     facts = [
         Facts(0, pid=10, step=5, step_s=99.5, phase="collective", phase_s=99.0, heartbeat_s=129.0, operations=40,
               wait_s=100.0, status=Status.BLOCKED, main_cpu_s=3.25, io_bytes=4096, rss_bytes=1 << 20, overhead_s=0.125,
-              extra={"operations|0|ALLREDUCE": 30, "operations|0|BARRIER": 2, "operation_wait_s|0|BARRIER": 1.5}),
+              extra={"operations|0|ALLREDUCE": 30, "operations|0|BARRIER": 2, "operation_wait_s|0|BARRIER": 1.5,
+                     "samples_left_out": 7, "sample_stride": 4}),
         Facts(1, pid=11, step=6, step_s=101.0, phase="data", phase_s=101.5, heartbeat_s=129.5, operations=41),
         Facts(2, pid=12, status=Status.KILLED),
     ]  # fmt: skip

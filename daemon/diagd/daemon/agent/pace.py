@@ -17,7 +17,8 @@ class PaceMeter:
 
     `phase_s|NAME`: seconds in each phase; `garbage_s`: in Python's collector; `run_delay_s`: ready to run and without a
     CPU; `throttled_s`: by the cgroup's quota; `major_faults`: pages that had to come from disk; `disk_wait_s`: the main
-    thread waited for block devices, where the kernel counts that (sysctl kernel.task_delayacct).
+    thread waited for block devices, where the kernel counts that (sysctl kernel.task_delayacct); `samples_left_out`,
+    `sample_stride`: what the probes do not see for their budget's sake.
     """
 
     def __init__(self, pid: int, reader: BoxReader, proc: Procfs, cpu_stat: Path | None = None) -> None:
@@ -39,6 +40,8 @@ class PaceMeter:
             "throttled_s": throttled_s(self._cpu_stat),
             "major_faults": float(stat.major_faults),
             "disk_wait_s": stat.disk_wait_s,
+            "samples_left_out": float(self._reader.live(Live.SAMPLES_LEFT_OUT)),
+            "sample_stride": float(max(self._reader.live(Live.SAMPLE_STRIDE), 1)),
         }
 
     def _phases(self) -> dict[str, float]:

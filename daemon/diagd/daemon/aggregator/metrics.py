@@ -28,6 +28,8 @@ HOST = {
     "throttled_s": "throttled_seconds",
     "major_faults": "major_faults",
 }
+# What the probes leave out for their budget's sake: family.
+BUDGET = {"samples_left_out": "diagd_probe_samples_left_out_total", "sample_stride": "diagd_probe_sample_stride"}
 
 # The newest of a rank's signals: family and, where it has several, the word of the label `use`.
 MEMORY = {
@@ -105,6 +107,8 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("diagd_rank_device_allocator_retries_total", "counter", "Times that the allocator had to give its cache back."),
     ("diagd_rank_attempt", "gauge", "Elastic restarts before this process."),
     ("diagd_probe_overhead_seconds_total", "counter", "What the probes cost the rank, measured by themselves."),
+    ("diagd_probe_samples_left_out_total", "counter", "Samples that were not taken, to stay within the budget."),
+    ("diagd_probe_sample_stride", "gauge", "Steps between regular samples; 1 where each that is due is taken."),
     ("diagd_aggregator_agents", "gauge", "Agents that are connected."),
     ("diagd_aggregator_messages_total", "counter", "Messages from agents."),
     (
@@ -247,6 +251,8 @@ def _add_pace(text: Text, labels: str, extra: Mapping[str, float]) -> None:
             text.add("diagd_rank_phase_seconds_total", f'{labels},phase="{escape(key.removeprefix(PHASE))}"', value)
         elif key in HOST:
             text.add(f"diagd_rank_{HOST[key]}_total", labels, value)
+        elif key in BUDGET:
+            text.add(BUDGET[key], labels, value)
 
 
 def _operation(labels: str, group: str, name: str) -> str:
