@@ -14,7 +14,8 @@ from tests.aggregator.fakes import FakeJudge, FakeLink, incident
 from diagd.daemon.agent.wire import detail_message, facts_columns
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
-from diagd.daemon.aggregator.metrics import FAMILIES, bounded, escape, render
+from diagd.daemon.aggregator.metrics import FAMILIES, bounded, render
+from diagd.daemon.exposition import escape
 from diagd.daemon.state.model import Detail, Exit, Facts, Operation, Status
 from diagd.proto.v1.agent_pb2 import ConnectRequest, Window
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -76,6 +77,15 @@ class Uplink(Protocol):
 Dump = Callable[[Sequence[int], str], Path]
 
 
+@dataclass(slots=True)
+class Health:
+    """What the loop has done."""
+
+    looks: int = 0
+    failures: int = 0
+    looked_s: float = 0.0  # when it last did
+
+
 class AgentLoop:
     """Looks, sends, and does what the aggregator asks; one for each job on a node."""
 
@@ -98,6 +108,7 @@ class AgentLoop:
         self._pids: dict[int, int] = {}
         self._candidates: set[int] = set()
         self._facts: list[Facts] = []
+        self.health = Health()
         self._connections = 0
         self._debuggers: dict[int, str] = {}
         self._found: deque[Detail] = deque()
@@ -118,15 +129,14 @@ class AgentLoop:
 
     def run(self) -> None:
         """Look until `stop`."""
-        failures = 0
         while not self._stop.is_set():
             began = time.monotonic()
             try:
                 self.step()
             except Exception:
-                failures += 1
-                if failures in (1, 10, 100, 1000):
-                    log.exception("a look failed (%d times so far)", failures)
+                self.health.failures += 1
+                if self.health.failures in (1, 10, 100, 1000):
+                    log.exception("a look failed (%d times so far)", self.health.failures)
             self._wake.wait(max(self.next_look_s - (time.monotonic() - began), 0.01))
             self._wake.clear()
 
@@ -144,6 +154,7 @@ class AgentLoop:
         facts = self._facts = list(self._observer.look(now_s))
         self._tracing.hide(facts, now_s)
         self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
+        self.health.looks, self.health.looked_s = self.health.looks + 1, now_s
         anew = self._uplink.connections != self._connections
         if anew:
             self._connections = self._uplink.connections
@@ -162,6 +173,11 @@ class AgentLoop:
         # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
         told = [f for f in facts if f.rank not in self._candidates]
         self._uplink.send(told, details, now_s, self._observer.ledgers(anew), self._observer.signals(anew))
+
+    @property
+    def ranks(self) -> int:
+        """Ranks whose processes were there at the last look."""
+        return len(self._pids.keys() - self._candidates)
 
     @property
     def unsettled(self) -> bool:

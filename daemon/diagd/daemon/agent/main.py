@@ -8,8 +8,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from diagd.daemon.agent import health
 from diagd.daemon.agent.loop import AgentLoop, Dump, Looks, make_identity
 from diagd.daemon.agent.stream import Identity, Stream
 from diagd.daemon.config.settings import AgentConfig, load
@@ -57,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, metavar="DIR", help="the folder that holds the jobs' run directories")
     parser.add_argument("--run-dir", type=Path, action="append", default=[], metavar="DIR", help="watch this job alone")
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name")
+    parser.add_argument("--host", metavar="ADDRESS", help="serve /metrics on this address")
+    parser.add_argument("--http-port", type=int, metavar="PORT", help="serve /metrics of this agent; 0: do not")
     parser.add_argument("--config", type=Path, action="append", default=[], metavar="FILE", help="diagd.toml")
     return parser
 
@@ -70,6 +74,10 @@ class NodeAgent:
         self._target, self._node, self._config = target, node, config
         self._make_observer = make_observer
         self.jobs: dict[Path, JobAgent] = {}
+        self.web = health.server(node, self._watched, config.host, config.http_port) if config.http_port else None
+
+    def _watched(self) -> list[health.Job]:
+        return [(job.stream.identity.job_id, job.loop, job.stream) for job in list(self.jobs.values())]
 
     def update(self, run_dirs: Iterable[Path]) -> None:
         """Watch these and no others."""
@@ -84,6 +92,8 @@ class NodeAgent:
 
     def close(self) -> None:
         """Stop watching."""
+        if self.web is not None:
+            self.web.stop()
         self.update([])
 
 
@@ -106,21 +116,29 @@ def main(argv: Sequence[str] | None = None, make_observer: Callable[[Path, str],
     """Run the agent until SIGTERM or SIGINT."""
     args = _parser().parse_args(argv)
     try:
-        config = load(os.environ, args.config).agent
+        config = _with_options(load(os.environ, args.config).agent, args)
         if not (args.root or args.run_dir):
             raise DiagdError("there is nothing to watch", help="Give --run-dir DIR or --root DIR.", exit_code=2)
+        agent = NodeAgent(args.aggregator, args.node, config, make_observer)
+        if agent.web is not None:
+            agent.web.start()
     except DiagdError as exc:
         sys.stderr.write(f"diagd agent: {exc.message}\n{exc.help}\n")
         return exc.exit_code
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    agent = NodeAgent(args.aggregator, args.node, config, make_observer)
     while not stop.is_set():
         agent.update(_run_dirs(args.run_dir, args.root))
         stop.wait(NEW_JOBS_EVERY_S)
     agent.close()
     return 0
+
+
+def _with_options(config: AgentConfig, args: argparse.Namespace) -> AgentConfig:
+    """The settings, with what the command line says over them."""
+    said = {"host": args.host, "http_port": args.http_port}
+    return replace(config, **{name: value for name, value in said.items() if value is not None})
 
 
 def _run_dirs(given: Sequence[Path], root: Path | None) -> list[Path]:

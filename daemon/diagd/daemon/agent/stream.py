@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import grpc
 
@@ -43,6 +44,20 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # Two agents of one process must not share a connection's fate.
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+class Queue(NamedTuple):
+    """Windows, one a look; what is neither waiting nor dropped the aggregator has taken."""
+
+    made: int
+    waiting: int
+    waiting_bytes: int
+    dropped: int
+
+    @property
+    def taken(self) -> int:
+        """Acknowledged by the aggregator."""
+        return self.made - self.waiting - self.dropped
 
 
 class Buffer:
@@ -97,6 +112,11 @@ class Buffer:
         first = self._windows[0][0].seq
         index = max(seq + 1 - first, 0)
         return self._windows[index][0]
+
+    @property
+    def queue(self) -> Queue:
+        """What was made, and what became of it."""
+        return Queue(self._next_seq - 1, len(self._windows), self._bytes, self.dropped)
 
     @property
     def oldest(self) -> int:
@@ -178,6 +198,12 @@ class Stream:
     def dropped(self) -> int:
         """Windows lost so far because the aggregator could not be reached."""
         return self._buffer.dropped
+
+    @property
+    def queue(self) -> Queue:
+        """Windows made, waiting and lost so far."""
+        with self._changed:
+            return self._buffer.queue
 
     def send(
         self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),

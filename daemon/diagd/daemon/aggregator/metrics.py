@@ -1,19 +1,15 @@
 """The text of /metrics. Series of ranks are pre-rendered text: prometheus-client would cost 45 µs for each."""
 
-import platform
-import resource
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.reporting import shown_status
+from diagd.daemon.exposition import BUILD, PROCESS, Family, Text, add_build, add_process, escape, labels_text
 from diagd.daemon.state.model import Status
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_GROUPS = 6  # of a rank; the rest are summed up as "other"
 MAX_OPERATIONS = 12
 MAX_RANKS = 1024  # of a job; in a larger one the series of ranks are had from the agents
@@ -45,8 +41,8 @@ MEMORY = {
 }
 
 # Name, type, help; the order in which they are served.
-FAMILIES: tuple[tuple[str, str, str], ...] = (
-    ("diagd_build_info", "gauge", "The version of diagd that serves this."),
+FAMILIES: tuple[Family, ...] = (
+    BUILD,
     ("diagd_job_info", "gauge", "A job that is watched."),
     ("diagd_job_started_timestamp_seconds", "gauge", "When the job's command was started."),
     ("diagd_job_ended", "gauge", "Whether the job's launcher has ended."),
@@ -123,49 +119,14 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("diagd_aggregator_ticks_total", "counter", "Judgements."),
     ("diagd_aggregator_detector_failures_total", "counter", "Judgements that failed, which is a bug."),
     ("diagd_aggregator_last_tick_timestamp_seconds", "gauge", "When the last judgement was made."),
-    ("process_cpu_seconds_total", "counter", "CPU time of this process."),
-    ("process_resident_memory_bytes", "gauge", "Resident memory of this process."),
+    *PROCESS,
 )
-
-
-class Text:
-    """Collects samples by family and renders them."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {name: [] for name, _, _ in FAMILIES}
-
-    def add(self, family: str, labels: str, value: float) -> None:
-        """Add one sample; `labels` as rendered by `labels_text`."""
-        self._lines[family].append(f"{family}{{{labels}}} {_number(value)}" if labels else f"{family} {_number(value)}")
-
-    def render(self) -> str:
-        """All families that have samples."""
-        parts = []
-        for name, kind, help in FAMILIES:
-            if self._lines[name]:
-                parts += [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *self._lines[name]]
-        return "\n".join(parts) + "\n"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
-
-
-@cache
-def escape(value: str) -> str:
-    """A label's value."""
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def labels_text(labels: Mapping[str, str]) -> str:
-    """Rendered labels."""
-    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
 
 
 def render(hub: Hub) -> str:
     """The whole text; under the hub's lock."""
-    text = Text()
-    text.add("diagd_build_info", labels_text({"version": _version(), "python": platform.python_version()}), 1)
+    text = Text(FAMILIES)
+    add_build(text)
     for loop in hub.loops():
         _add_job(text, loop)
         for rank in loop.state.ranks()[:MAX_RANKS]:
@@ -301,20 +262,4 @@ def _add_health(text: Text, hub: Hub) -> None:
     text.add("diagd_aggregator_ticks_total", "", sum(c.ticks for c in counters))
     text.add("diagd_aggregator_detector_failures_total", "", sum(c.failures for c in counters))
     text.add("diagd_aggregator_last_tick_timestamp_seconds", "", hub.last_tick_s)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    text.add("process_cpu_seconds_total", "", used.ru_utime + used.ru_stime)
-    text.add("process_resident_memory_bytes", "", resident_bytes())
-
-
-def resident_bytes() -> int:
-    """This process's resident memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - as cheap as it gets
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("diagd")
-    except PackageNotFoundError:  # run from a checkout
-        return "0+unknown"
+    add_process(text)

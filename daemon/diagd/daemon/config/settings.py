@@ -22,6 +22,8 @@ class AgentConfig:
     suspicious_look_s: float = 0.25  # while some rank waits long, is stopped or has ended
     buffer_windows: int = 1200  # kept while the aggregator cannot be reached: ten minutes of looks
     buffer_bytes: int = 16 * 1024 * 1024
+    host: str = "127.0.0.1"  # where an agent by itself serves its own /metrics,
+    http_port: int = 0  # 0: it does not; the port that deploy/prometheus scrapes is 9471
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
