@@ -25,7 +25,7 @@ def rank(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "rank": number, "node": f"n{number // 8}", "host": f"n{number // 8}", "pid": 1000 + number, "state": "running",
         "exit": None, "step": 40, "step_seconds": 0.25, "phase": "forward", "seconds_since_progress": 0.2, "wait": None,
-        "last_seen_at": NOW_S, "rss_bytes": 1 << 30, **changes,
+        "late_seconds": None, "last_seen_at": NOW_S, "rss_bytes": 1 << 30, **changes,
     }  # fmt: skip
 
 

@@ -54,12 +54,13 @@ def test_n_goes_round_the_ranks_that_stand_out() -> None:
 
 
 def test_m_shows_one_thing_after_another() -> None:
-    assert [after("m" * presses).metric for presses in range(6)] == [
+    assert [after("m" * presses).metric for presses in range(7)] == [
         "state",
         "phase",
         "step",
         "wait",
         "memory",
+        "late",
         "state",
     ]
 

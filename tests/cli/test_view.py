@@ -9,7 +9,7 @@ from tests.cli.statuses import NOW_S, rank, status
 from diagd.daemon.cli.jobview.cells import METRICS, legend
 from diagd.daemon.cli.jobview.frame import frame, plain_lines
 from diagd.daemon.cli.jobview.snapshot import Snapshot
-from diagd.daemon.cli.jobview.table import table_of
+from diagd.daemon.cli.jobview.table import row, table_of
 from diagd.daemon.cli.jobview.text import cells, clean, clip, fit, plain, size, wrap
 from diagd.daemon.cli.jobview.ui import GROUPS, HELP, INCIDENTS, STACKS, Ui
 from diagd.daemon.detectors.finding import Severity
@@ -139,12 +139,20 @@ def test_before_the_first_answer_there_is_a_line() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "chars"),
-    [("state", ".b!ke?"), ("phase", "fduxxo"), ("step", "02+xx0"), ("wait", "31.xx."), ("memory", "915xx5")],
+    [
+        ("state", ".b!ke?"),
+        ("phase", "fduxxo"),
+        ("step", "02+xx0"),
+        ("wait", "31.xx."),
+        ("memory", "915xx5"),
+        ("late", ".5-xx-"),
+    ],
 )
 def test_a_cell_shows_what_is_asked(metric: str, chars: str) -> None:
     ranks = [
-        rank(0, wait={**WAIT, "seconds": 29.9}),
-        rank(1, state="blocked", step=38, phase="data", wait={**WAIT, "seconds": 1.0}, rss_bytes=1 << 27),
+        rank(0, wait={**WAIT, "seconds": 29.9}, late_seconds=0.0004),
+        rank(1, state="blocked", step=38, phase="data", late_seconds=0.1, rss_bytes=1 << 27,
+             wait={**WAIT, "seconds": 1.0}),
         rank(2, step=3, phase="sampling", rss_bytes=1 << 29),
         rank(3, state="killed"), rank(4, state="exited"), rank(5, state="lost", phase="optimizer", rss_bytes=1 << 29),
     ]  # fmt: skip
@@ -184,6 +192,17 @@ def test_long_names_are_shortened_before_columns_go() -> None:
     assert table.layout(60).names == ("RANK", "STATE", "STEP", "PHASE", "WAITS", "HOST")
     assert table.layout(20).names == ("RANK", "STATE")
     assert "…" in table.line(0, table.layout(90))[0].text
+
+
+def test_how_late_ranks_are_has_a_column_where_it_is_known_of_any() -> None:
+    unknown = table_of(Snapshot.of(status(rank(0), rank(1))))
+    assert "LATE" not in unknown.layout(120).names
+    late = {0: 0.0, 1: 0.0424, 3: 2.5}
+    snapshot = Snapshot.of(status(*(rank(n, late_seconds=late.get(n)) for n in range(4))))
+    assert "LATE" in table_of(snapshot).layout(120).names
+    assert [row(snapshot.ranks[n], {})["LATE"] for n in range(4)] == ["0 ms", "42 ms", "-", "2.5 s"]
+    assert "".join(METRICS["late"](snapshot, n).char for n in range(4)) == ".4-7"
+    assert "42 ms late to operations" in " ".join(shown(snapshot, selected=1))
 
 
 def test_a_name_of_the_jobs_cannot_command_the_terminal() -> None:

@@ -5,9 +5,12 @@ from typing import Any
 
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.reporting import shown_status
+from diagd.daemon.detectors.lateness import lateness
+from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Group
 
 SCHEMA = "diagd.status/1"
+LATE_OVER_S = 10.0  # the stretch of which it is told how late ranks are
 
 
 def job_status(loop: JobLoop) -> dict[str, Any]:
@@ -27,12 +30,13 @@ def job_status(loop: JobLoop) -> dict[str, Any]:
 
 def status(loop: JobLoop) -> dict[str, Any]:
     """The job with its ranks, groups and incidents, in the form `diagd.status/1`, which the README describes."""
+    late_s = _late_s(loop.state)
     return {
         "schema": SCHEMA,
         "source": "watch",
         "now": loop.state.now_s,
         "job": job_status(loop),
-        "ranks": [_rank(loop, rank) for rank in loop.state.ranks()],
+        "ranks": [_rank(loop, rank, late_s.get(rank)) for rank in loop.state.ranks()],
         "groups": _groups(loop),
         "incidents": [incident.as_json() for incident in loop.book.incidents],
     }
@@ -43,7 +47,16 @@ def status_text(found: dict[str, Any]) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def _rank(loop: JobLoop, rank: int) -> dict[str, Any]:
+def _late_s(state: JobState) -> dict[int, float]:
+    """By how much each rank comes later than the first to the operations of a group, on average; its worst group."""
+    found: dict[int, float] = {}
+    for late in lateness(state, state.now_s - LATE_OVER_S):
+        for rank, cost_s in late.cost_s.items():
+            found[rank] = max(found.get(rank, 0.0), cost_s / late.meetings)
+    return found
+
+
+def _rank(loop: JobLoop, rank: int, late_s: float | None) -> dict[str, Any]:
     state, columns, detail = loop.state, loop.state.columns, loop.state.detail(rank)
     moved_s, interval_s = float(columns.program_moved_s[rank]), float(columns.step_interval_s[rank])
     step = int(columns.step[rank])
@@ -59,6 +72,7 @@ def _rank(loop: JobLoop, rank: int) -> dict[str, Any]:
         "phase": state.phases[rank],
         "seconds_since_progress": round(state.now_s - moved_s, 1) if moved_s > 0 else None,
         "wait": _wait(loop, rank),
+        "late_seconds": None if late_s is None else round(late_s, 5),
         "last_seen_at": float(columns.seen_s[rank]),
         "rss_bytes": int(columns.rss_bytes[rank]),
     }

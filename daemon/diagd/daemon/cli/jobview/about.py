@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from diagd.daemon.cli.jobview.pages import SEVERITY_STYLES
 from diagd.daemon.cli.jobview.snapshot import Snapshot, wait_text
-from diagd.daemon.cli.jobview.text import Line, Span, clean, duration, line, size
+from diagd.daemon.cli.jobview.text import Line, Span, clean, duration, line, short, size
 from diagd.daemon.cli.jobview.ui import Ui
 from diagd.daemon.ranks import rank_ranges
 
@@ -63,6 +63,7 @@ def about_lines(snapshot: Snapshot, ui: Ui) -> list[Line]:
         "no step yet" if rank["step"] is None else f"step {rank['step']}" + (f" of {step_s:.3g} s" if step_s else ""),
         clean(rank["phase"]),
         "" if idle_s is None else f"progress {duration(float(idle_s))} ago",
+        "" if (late_s := rank.get("late_seconds")) is None else f"{short(late_s)} late to operations",
     ]
     wait, whom = wait_text(rank, ""), snapshot.waits.get(number, "")
     second = [

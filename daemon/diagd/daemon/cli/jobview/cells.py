@@ -33,6 +33,9 @@ _OTHER_PHASE = "u"  # the user's own
 # Seconds from which on a wait has this digit.
 _WAITS = ((1, "1"), (3, "2"), (10, "3"), (30, "4"), (60, "5"), (300, "6"), (600, "7"), (1800, "8"), (3600, "9"))
 _LONG_S = 10.0
+# Milliseconds from which on a rank's coming late has this digit.
+_LATE = ((1, "1"), (3, "2"), (10, "3"), (30, "4"), (100, "5"), (300, "6"), (1000, "7"), (3000, "8"), (10000, "9"))
+_LATE_S = 0.03
 _FAR_STEPS = 10
 
 
@@ -85,12 +88,25 @@ def memory_cell(snapshot: Snapshot, number: int) -> Cell:
     return _alive(snapshot, number, used)
 
 
+def late_cell(snapshot: Snapshot, number: int) -> Cell:
+    """By how much it comes later than the first to operations."""
+
+    def late(rank: Any) -> Cell:
+        if (seconds := rank.get("late_seconds")) is None:
+            return Cell("-", "dim")
+        digit = next((digit for least_ms, digit in reversed(_LATE) if 1000 * seconds >= least_ms), ".")
+        return Cell(digit, "warn" if seconds >= _LATE_S else "plain")
+
+    return _alive(snapshot, number, late)
+
+
 METRICS: dict[str, Callable[[Snapshot, int], Cell]] = {
     "state": state_cell,
     "phase": phase_cell,
     "step": step_cell,
     "wait": wait_cell,
     "memory": memory_cell,
+    "late": late_cell,
 }
 
 
@@ -115,6 +131,8 @@ def legend(metric: str, snapshot: Snapshot) -> Line:
         "phase": "  ".join(f"{char} {name}" for name, char in _PHASES.items()) + f"  {_OTHER_PHASE} other",
         "step": f"steps behind the furthest rank  0-9  + {_FAR_STEPS} or more  - not known",
         "wait": "waits for  . less than 1 s  1 1 s  2 3 s  3 10 s  4 30 s  5 1 min  6 5 min  7 10 min  8 30 min  9 1 h",
+        "late": "late to operations by  . less than 1 ms  1 1 ms  2 3 ms  3 10 ms  4 30 ms  5 100 ms  6 300 ms  7 1 s"
+        "  8 3 s  9 10 s  - not known",
         "memory": f"tenths of the largest resident memory, {size(snapshot.most_bytes)}",
     }[metric]
     return (Span(f"{text}  x ended", "dim"),)

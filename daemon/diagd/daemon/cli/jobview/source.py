@@ -18,8 +18,8 @@ _NO_JOB: dict[str, Any] = {
 }  # fmt: skip
 _NO_RANK: dict[str, Any] = {
     "rank": None, "node": "", "host": "", "pid": None, "state": "running", "exit": None, "step": None,
-    "step_seconds": None, "phase": "other", "seconds_since_progress": None, "wait": None, "last_seen_at": None,
-    "rss_bytes": None,
+    "step_seconds": None, "phase": "other", "seconds_since_progress": None, "wait": None, "late_seconds": None,
+    "last_seen_at": None, "rss_bytes": None,
 }  # fmt: skip
 
 

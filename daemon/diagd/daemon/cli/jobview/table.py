@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from diagd.daemon.cli.jobview.cells import METRICS
 from diagd.daemon.cli.jobview.snapshot import UNREPORTED, Json, Snapshot, wait_text
-from diagd.daemon.cli.jobview.text import Line, Span, cells, clean, duration, fit, size
+from diagd.daemon.cli.jobview.text import Line, Span, cells, clean, duration, fit, short, size
 
-HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS", "MEMORY", "PID", "HOST")
-_RIGHT = frozenset({"RANK", "STEP", "MEMORY", "PID"})
+HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "LATE", "WAITS", "MEMORY", "PID", "HOST")
+_RIGHT = frozenset({"RANK", "STEP", "LATE", "MEMORY", "PID"})
 _WIDEST = {"PHASE": 14, "WAITS": 36, "HOST": 24}
 _NARROW = {"PHASE": 10, "WAITS": 20, "HOST": 12}
 # Where there is no room for all: the first goes first.
-_DISPENSABLE = ("PID", "MEMORY", "PROGRESS", "HOST", "PHASE", "WAITS", "STEP")
+_DISPENSABLE = ("PID", "MEMORY", "PROGRESS", "LATE", "HOST", "PHASE", "WAITS", "STEP")
 _GAP = "  "
 
 
@@ -33,6 +33,7 @@ def row(rank: Json, waits: Mapping[int, str]) -> dict[str, str]:
         "STEP": "-" if step is None else str(step),
         "PHASE": clean(rank["phase"]),
         "PROGRESS": "-" if idle_s is None else f"{duration(float(idle_s))} ago",
+        "LATE": short(rank.get("late_seconds")),
         "WAITS": wait_text(rank, waits.get(rank["rank"], "-")),
         "MEMORY": size(rank["rss_bytes"]) if rank["rss_bytes"] else "-",
         "PID": "-" if rank["pid"] is None else str(rank["pid"]),
@@ -52,12 +53,13 @@ class Table:
             else {**absent, "RANK": str(n), "STATE": UNREPORTED}
             for n in snapshot.numbers
         ]
+        self._names = tuple(name for name in HEADINGS if name != "LATE" or any(r[name] != "-" for r in self._rows))
         self._natural = {name: max([len(name), *(cells(r[name]) for r in self._rows)]) for name in HEADINGS}
 
     def layout(self, width: int) -> Layout:
         """The columns for a window of `width` cells; long names are shortened before columns are left out."""
         for dropped in range(len(_DISPENSABLE) + 1):
-            names = tuple(name for name in HEADINGS if name not in _DISPENSABLE[:dropped])
+            names = tuple(name for name in self._names if name not in _DISPENSABLE[:dropped])
             for limits in (_WIDEST, _NARROW):
                 widths = tuple(min(self._natural[name], limits.get(name, 1 << 30)) for name in names)
                 if 2 + sum(widths) + len(_GAP) * (len(names) - 1) <= width:

@@ -108,6 +108,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def short(seconds: float | None) -> str:
+    """A short time as people say it; `-` where it is not known."""
+    if seconds is None:
+        return "-"
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 def size(count: float) -> str:
     """Bytes as people say them."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
