@@ -20,6 +20,7 @@ from diagd.daemon.detectors import (
     precision,
     silent,
     slow,
+    slow_finding,
     storing,
     underflow,
     waiting,
@@ -72,7 +73,7 @@ _BY_PLACE = frozenset({"hang.rank_blocked", "hang.data_starved", "slow.data", "s
 
 def _likeness(finding: Finding) -> tuple[object, ...]:
     """Equal for findings that are one fault met by several ranks; empty for those that already speak of all."""
-    if finding.key == slow.KEY:
+    if finding.key == slow_finding.KEY:
         return ()
     if finding.kind == "hang.rank_missing":
         return finding.kind, finding.group, finding.op_name, finding.op_seq

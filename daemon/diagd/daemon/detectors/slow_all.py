@@ -1,0 +1,36 @@
+"""All ranks that take longer than they did, and not because they have more to compute."""
+
+from statistics import median
+
+from diagd.daemon.detectors import slowness, words
+from diagd.daemon.detectors.finding import Basis, Cause, Finding
+from diagd.daemon.detectors.lateness import Lateness
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.slow_causes import of_all
+from diagd.daemon.detectors.slow_finding import finding_of
+from diagd.daemon.detectors.slowness import Current, is_slowed
+
+SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' because it waits for them
+KNOWN_PART = 0.9  # of the ranks
+
+
+def slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | None:
+    """All ranks' steps take longer than they did, and not because they have more to compute."""
+    known = {r: (steps.now[r], steps.usual[r]) for r in steps.usual}
+    slowed = {r: pair for r, pair in known.items() if is_slowed(*pair)}
+    if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
+        return None  # of some it is not known, or they are as fast as ever
+    excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
+    made = of_all(scene, excess, found)
+    if made is None:
+        return None
+    kind, key, why = made
+    ranks = tuple(sorted(r for r, e in excess.items() if key != "data" or e.part("data") >= SOME_PART))
+    now_s = median(now.step_s for now, _ in slowed.values())
+    usual_s = median(usual.step_s for _, usual in slowed.values())
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * now_s:.0f} ms a step where "
+        f"{1000 * usual_s:.0f} ms were shown before, {why}"
+    )
+    evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
+    return finding_of(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence))

@@ -1,0 +1,60 @@
+"""Why ranks are slow, from what their steps take longer is made of."""
+
+from statistics import median
+
+from diagd.daemon.detectors import contention, partners, slowness
+from diagd.daemon.detectors.finding import Basis
+from diagd.daemon.detectors.lateness import Lateness
+from diagd.daemon.detectors.observed import Observed, observed
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.slowness import HOST_PART, Excess
+
+PART = 0.5  # what makes up so much of the excess explains it
+QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
+
+
+def of_one(scene: Scene, rank: int, others: list[int], step_s: float, excess: Excess) -> Observed:
+    """Why a rank is slower than others: by its totals, and where they say no more than that, by looks at it."""
+    by_totals = Observed(*_of_rank(excess), 0.85, Basis.OBSERVATION, ())
+    if by_totals.kind != "slow.straggler":
+        return by_totals
+    return observed(scene.state, rank, others, step_s, excess) or by_totals
+
+
+def _of_rank(excess: Excess) -> tuple[str, str, str]:
+    """Kind, key of the fix, and words, from what the rank's excess is made of."""
+    if excess.part("data") >= PART:
+        return "slow.data", "data", "because its input comes late"
+    # Who computes more also waits more for a CPU that others use as well: there its work has grown.
+    computes = excess.cpu_s >= excess.host.get(slowness.DELAY, 0.0) and excess.cpu_part >= HOST_PART
+    if (host := slowness.host_cause(excess)) and not (computes and host[0] in contention.KEYS):
+        return contention.kind(host[0]), *host
+    phase = excess.largest_phase()
+    if phase and excess.part(phase) >= PART:
+        where = f"in phase {phase}" if phase in ("data", "optimizer") else "between the optimizer's step and backward"
+        return "slow.straggler", "slow_rank", f"because its own work {where} takes longer"
+    return "slow.straggler", "slow_rank", "because its own work takes longer"
+
+
+def may_be_backward(excess: Excess) -> bool:
+    """Whether its backward pass may be what is slow: not where another phase makes up for most of it."""
+    return excess.part(excess.largest_phase()) < PART
+
+
+def of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tuple[str, str, str] | None:
+    """The same for all ranks together; None where they have more to compute, which is no fault."""
+    if median(e.part("data") for e in excess.values()) >= PART:
+        return "slow.data", "data", "because the input comes late"
+    host = [cause for e in excess.values() if (cause := slowness.host_cause(e)) is not None]
+    if 2 * len(host) > len(excess):
+        return contention.kind(host[0][0]), *host[0]
+    in_python = median(e.part("collective") for e in excess.values())
+    # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
+    on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
+    in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
+    together = bool(found) and all(late.share(r) < QUIET_SHARE for late in found for r in late.cost_s)
+    if partners.send_lately(scene.state):
+        return None  # time in operations is also time in which a stage waits for another's work
+    if together and max(in_python, in_backward) >= PART:
+        return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
+    return None

@@ -1,0 +1,90 @@
+"""One rank, or a few, that the others wait for."""
+
+from diagd.daemon.detectors import laggards, partners, slow_causes, slowness, words
+from diagd.daemon.detectors.finding import Cause, Evidence, Finding
+from diagd.daemon.detectors.lateness import Lateness, lateness
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.slow_finding import finding_of
+from diagd.daemon.detectors.slowness import Current
+from diagd.daemon.detectors.trend import growth
+
+LOOK_BACK_S = 30.0  # for what comes in bursts
+LOOK_BACK_STEPS = 100
+OFTEN = 0.5  # of the steps; a rank that is late to fewer is so in bursts
+
+
+def late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:
+    """Ranks that the others wait for, at every step or in bursts."""
+    if partners.send_lately(scene.state):
+        return _among_partners(scene, steps, lately)
+    if not lately:
+        return None
+    longest_s = max(rates.step_s for rates in steps.now.values())
+    long = lateness(scene.state, scene.state.now_s - max(LOOK_BACK_S, LOOK_BACK_STEPS * longest_s))
+    culprits = laggards.of_groups(lately, steps, laggards.steady)
+    if culprits and all(laggards.beyond_chance(late, r) for late in long[:1] for r in culprits if r in late.cost_s):
+        return _straggling(scene, steps, lately, culprits)
+    if long and (culprits := laggards.of_groups(long, steps, laggards.bursts)):
+        return _straggling(scene, steps, long, culprits)
+    return None
+
+
+def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding | None:
+    """The same where ranks wait for each other in send and recv, too: no such wait is laid to who waits."""
+    if not partners.waits_known(scene.state, steps):
+        return None
+    parts = partners.Parts(scene.state)
+    equals = [late for late in lately if not parts.stages(late.cost_s)]
+    if equals and (culprits := laggards.of_groups(equals, steps, laggards.steady)):
+        return _straggling(scene, steps, equals, culprits)
+    if (found := partners.slower(scene.state, steps, parts)) is None:
+        return None
+    worst = found.ranks[0]
+    excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s)
+    made = slow_causes.of_one(scene, worst, list(found.waiting), steps.now[worst].step_s, excess)
+    ranks = tuple(sorted(found.ranks))
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * found.own_s:.0f} ms a step longer"
+        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile, {made.why}"
+    )
+    evidence = (
+        *made.evidence,
+        *found.evidence,
+        *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
+    )
+    cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
+    return finding_of(scene, made.kind, ranks, found.waiting, said, cause, backward=slow_causes.may_be_backward(excess))
+
+
+def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tuple[int, ...]) -> Finding:
+    late = found[0]
+    worst = max(late.cost_s, key=lambda r: late.cost_s[r])
+    lost_s = late.share(worst) * steps.now[worst].step_s
+    others = [r for r in late.cost_s if r in steps.now and r not in ranks]
+    excess = slowness.against(steps.now[worst], [steps.now[r] for r in others], lost_s)
+    made = slow_causes.of_one(scene, worst, others, steps.now[worst].step_s, excess)
+    kind, key, why = made.kind, made.key, made.why
+    often = len(late.lasts[worst]) >= OFTEN * late.span_s / steps.now[worst].step_s
+    how = "at every step" + _growing(scene, worst, others) if often else "in bursts"
+    rest = tuple(r for r in sorted({r for one in found for r in one.cost_s}) if r not in ranks)
+    said = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
+        f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {why}"
+    )
+    said_late = (
+        f"came last to {len(late.lasts[worst])} of {late.meetings} operations, {1000 * lost_s:.0f} ms a step after "
+        f"the first, over {words.seconds_text(late.span_s)}"
+    )
+    evidence = (
+        Evidence(said_late, late.source, worst), *made.evidence,
+        *slowness.evidence(worst, steps.now[worst], excess),
+    )  # fmt: skip
+    cause = Cause(key, why, made.confidence, made.basis, evidence)
+    return finding_of(scene, kind, ranks, rest, said, cause, backward=slow_causes.may_be_backward(excess))
+
+
+def _growing(scene: Scene, rank: int, others: list[int]) -> str:
+    if (found := growth(scene.state, rank, others)) is None:
+        return ""
+    ago = words.seconds_text(found.span_s)
+    return f" and ever more so ({1000 * found.before_s:.0f} ms a step {ago} ago, {1000 * found.now_s:.0f} ms now)"
