@@ -59,6 +59,7 @@ class ProcessGroup:
     def __init__(self, name: str = "0") -> None:
         self.group_name = name
         self.issued = 0
+        self.made: Any = None
 
     def _get_sequence_number_for_group(self) -> int:
         return self.issued
@@ -71,8 +72,9 @@ class ProcessGroup:
 
     broadcast = reduce = gather = allreduce
 
-    def allgather(self, outputs: Any, inputs: Any, options: Any = None) -> None:
+    def allgather(self, outputs: Any, inputs: Any, options: Any = None) -> Any:
         self.issued += 1
+        return self.made
 
     def barrier(self, options: Any = None) -> Work:
         self.issued += 1
@@ -172,6 +174,40 @@ def test_roots_are_global_ranks(rank: Rank) -> None:
     for root, peer in ((0, 4), (1, 5), (2, -1), (-1, -1)):
         rank.handle.broadcast([Tensor(2)], Options(rootRank=root))
         assert rank.last.peer == peer
+
+
+def at_the_place_of(address: int) -> Work:
+    """A work that the probes have not seen, at this address."""
+    others = []
+    for _ in range(10_000):
+        others.append(Work())
+        if id(others[-1]) == address:
+            return others[-1]
+    raise AssertionError("no work came to lie there")
+
+
+def test_a_work_that_nobody_waited_for_is_not_taken_for_a_later_one_at_its_place(rank: Rank) -> None:
+    rank.handle.barrier(Options())
+    (address,) = waits.WATCHED
+    at_the_place_of(address).wait()
+    barrier, unseen = rank.reader.history()
+    assert (barrier.op, barrier.wait_ns, barrier.returned_ns) == (Op.BARRIER, 0, 0)
+    assert (unseen.op, unseen.returned_ns > 0) == (Op.WAIT, True)
+    assert not waits.WATCHED
+
+
+class BareWork:
+    """Takes no weak reference, as one of a backend of somebody's own may."""
+
+    __slots__ = ()
+
+
+def test_a_work_that_takes_no_weak_reference_is_watched_all_the_same(rank: Rank) -> None:
+    bare = BareWork()
+    rank.handle.made = bare
+    assert rank.handle.allgather([], []) is bare
+    assert waits.WATCHED[id(bare)][2] is None
+    assert rank.probe.errors == 0
 
 
 def test_waiting_is_the_phase_collective_but_not_inside_a_backward_pass(rank: Rank) -> None:
@@ -362,13 +398,11 @@ def calls(handle: Any) -> list[Callable[[], Any]]:
 
 def run_all(handle: Any) -> list[Any]:
     outcomes: list[Any] = []
-    made = []  # a work that nobody waits for stays watched: another one at its place would be taken for it
     for call in calls(handle):
         for depth in (0, 1):
             STATE.backward_depth = depth
             try:
-                made.append(call())
-                outcomes.append(type(made[-1]).__name__)
+                outcomes.append(type(call()).__name__)
             except Exception as error:  # noqa: BLE001 - compared
                 outcomes.append(repr(error))
     STATE.backward_depth = 0

@@ -17,7 +17,6 @@ _ISSUED = int(FieldIndex.ISSUED)
 _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
-_watched = waits.WATCHED
 _MASK = cost.MASK
 _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 
@@ -132,7 +131,7 @@ def _after(token: Any, work: Any) -> None:
     if work is None:
         numbers[index + _RETURNED] = now
     else:
-        _watched[id(work)] = index, serial
+        waits.watch(work, index, serial)
     if not serial & _MASK:
         waits.forget_old()
         _after_cost.add(_now() - now)

@@ -2,7 +2,9 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from diagd.probes import cost, groups, phases, sites
 from diagd.probes.box.layout import FieldIndex, Flag, Op
@@ -17,8 +19,9 @@ _patches = Patches()
 _now = time.monotonic_ns
 _MASK = cost.MASK
 _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
-# id of a Work, which takes no attributes -> its record and that one's serial; a later Work there takes its place.
-WATCHED: dict[int, tuple[int, int]] = {}
+# id of a Work, which takes no attributes -> its record, that one's serial, and a weak reference to it. One that nobody
+# waits for stays here when it is gone, and another may come to lie at its place.
+WATCHED: dict[int, tuple[int, int, Callable[[], Any] | None]] = {}
 
 
 def install(probe: Probe, module: Any) -> None:
@@ -31,6 +34,14 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own method back."""
     _patches.undo()
+
+
+def watch(work: Any, index: int, serial: int) -> None:
+    """This is the work of that record."""
+    try:
+        WATCHED[id(work)] = index, serial, ref(work)
+    except TypeError:  # of a backend of somebody's own: it takes no weak reference
+        WATCHED[id(work)] = index, serial, None
 
 
 def forget_old() -> None:
@@ -47,9 +58,9 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     now = _now()
     numbers = box.numbers
     found = WATCHED.pop(id(args[0]), None)
-    if found is None:
+    if found is None or (found[2] is not None and found[2]() is not args[0]):
         return _before_unseen()
-    index, serial = found
+    index, serial, _ = found
     if numbers[index] != serial:
         return None  # so long ago that its place was used again
     numbers[index + _WAIT] = now

@@ -345,10 +345,16 @@ static int put_sequence(PyObject *handle, PyObject *uncounted, int64_t index)
 
 static int watch(PyObject *work, PyObject *index, PyObject *serial)
 {
-    PyObject *key = PyLong_FromVoidPtr(work), *value = PyTuple_Pack(2, index, serial);
+    PyObject *reference = PyWeakref_NewRef(work, NULL);
+    if (reference == NULL) {  /* of a backend of somebody's own: it takes no weak reference */
+        PyErr_Clear();
+        reference = Py_NewRef(Py_None);
+    }
+    PyObject *key = PyLong_FromVoidPtr(work), *value = PyTuple_Pack(3, index, serial, reference);
     int failed = key == NULL || value == NULL || PyDict_SetItem(hooks.watched, key, value);
     Py_XDECREF(key);
     Py_XDECREF(value);
+    Py_DECREF(reference);
     return failed;
 }
 

@@ -51,12 +51,23 @@ static PyObject *enter(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+/* Whether what was found at a work's place is that work's and not an earlier one's; -1 with an exception set. */
+static int is_of(PyObject *found, PyObject *work)
+{
+    PyObject *reference = PyTuple_CheckExact(found) && PyTuple_Size(found) == 3 ? PyTuple_GetItem(found, 2) : Py_None;
+    if (reference == Py_None)
+        return 1;
+    PyObject *known = PyObject_CallNoArgs(reference);
+    Py_XDECREF(known);  /* compared, not used: if it is this work, its caller holds it */
+    return known == NULL ? -1 : known == work;
+}
+
 /* The record that a work belongs to, no longer watched; NULL, perhaps with an exception set, where there is none. */
 static PyObject *taken(PyObject *work)
 {
     PyObject *key = PyLong_FromVoidPtr(work);
     PyObject *found = key != NULL ? Py_XNewRef(PyDict_GetItemWithError(hooks.watched, key)) : NULL;
-    if (found != NULL && PyDict_DelItem(hooks.watched, key)) {
+    if (found != NULL && (PyDict_DelItem(hooks.watched, key) || is_of(found, work) != 1)) {
         Py_DECREF(found);
         found = NULL;
     }
@@ -102,7 +113,7 @@ static PyObject *wait_before(PyObject *self, PyObject *const *args, Py_ssize_t c
     PyObject *found = ready == 1 ? taken(PyTuple_GetItem(args[0], 0)) : NULL;
     if (found == NULL)
         return fall_back(fallback, args, count);
-    if (!PyTuple_CheckExact(found) || PyTuple_Size(found) != 2) {
+    if (!PyTuple_CheckExact(found) || PyTuple_Size(found) != 3) {
         Py_DECREF(found);
         Py_RETURN_NONE;
     }
