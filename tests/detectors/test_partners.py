@@ -46,6 +46,17 @@ def test_a_stage_that_computes_more_and_so_waits_more_for_a_shared_cpu_is_slow_i
     assert (found.kind, found.ranks) == ("slow.straggler", (1,))
 
 
+def test_a_stage_that_computes_more_where_the_machine_became_crowded_for_all_is_slow_itself() -> None:
+    """It has waited more for a CPU since, but no more for each second that it computes than the others do."""
+
+    def crowded(rank: int, step: int) -> dict[str, float]:
+        work = slow_stage(1, "forward", 0.2, cpu=0.109)(rank, step)
+        return {**work, "forward": work["forward"] + 0.084, "run_delay_s": 2 * work["cpu"]}
+
+    found = Pipelines(3).goes(10, stage).goes(8, crowded).finds()
+    assert (found.kind, found.ranks) == ("slow.straggler", (1,))
+
+
 def test_of_two_pipelines_the_slow_stage_is_told_from_the_stage_that_waits_for_it_and_from_its_replica() -> None:
     training = Pipelines(4, depth=2, replicas=True).goes(10, stage)
     found = training.goes(8, slow_stage(1, "backward", 0.06, cpu=0.102)).finds()

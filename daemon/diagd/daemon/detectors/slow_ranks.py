@@ -40,7 +40,8 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
     if (found := partners.slower(scene.state, steps, parts)) is None:
         return None
     worst = found.ranks[0]
-    excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s)
+    beside = [(steps.now[rank], usual) for rank, usual in steps.usual.items() if rank not in found.ranks]
+    excess = slowness.against(steps.now[worst], [steps.usual[worst]], found.own_s, beside)
     made = slow_causes.of_one(scene, worst, list(found.waiting), steps.now[worst].step_s, excess)
     ranks = tuple(sorted(found.ranks))
     said = (

@@ -17,7 +17,7 @@ SKEWED_PART = 0.15  # of a step, that a rank spends on its own more than the oth
 HOST_PART = 0.4
 FAULT_S = 0.0001  # a page from a fast disk; a slow one takes fifty times as long, so this is the least it costs
 DELAY = "run_delay_s"
-MOST_DELAY = 2.0  # for each second of CPU: three threads to a CPU; longer waits are hardly for its own work's sake
+MOST_DELAY = 4.0  # for each second of CPU: five threads to a CPU; longer waits are hardly for its own work's sake
 # Phases that are a rank's own doing; in the others it may wait for ranks.
 OWN = ("data", "forward", "optimizer", "other", "init")
 _HOST_WORDS = {
@@ -88,7 +88,7 @@ class Excess:
     phases: dict[str, float]
     cpu_s: float
     host: dict[str, float]
-    computing_delay_s: float = 0.0  # what it waits more for a CPU because it computes more, at the usual rate
+    expected_delay_s: float = 0.0  # what it waits more for a CPU because it computes more, or as all ranks do
     crowd: dict[str, float] = field(default_factory=dict)  # CPUs in use by others than it, now
     crowd_more: dict[str, float] = field(default_factory=dict)  # of that, above the others, or above before
 
@@ -107,8 +107,18 @@ class Excess:
         return max(own, key=lambda name: own[name], default="")
 
 
-def against(now: Rates, others: Sequence[Rates], total_s: float) -> Excess:
-    """A rank's steps against the median of others; `total_s` is what has to be explained."""
+def against(
+    now: Rates, others: Sequence[Rates], total_s: float, beside: Sequence[tuple[Rates, Rates]] = ()
+) -> Excess:  # fmt: skip
+    """A rank's steps against the median of others.
+
+    Args:
+        now: The rank's.
+        others: Other ranks', or its own from before.
+        total_s: What has to be explained.
+        beside: Where `others` are from before: those of other ranks, now and before. A machine that has become crowded
+            holds them up too, and does not set this rank apart.
+    """
 
     def over(mine: dict[str, float], theirs: list[dict[str, float]]) -> dict[str, float]:
         return {name: s - median(t.get(name, 0.0) for t in theirs) for name, s in mine.items()}
@@ -119,13 +129,20 @@ def against(now: Rates, others: Sequence[Rates], total_s: float) -> Excess:
     return Excess(
         max(total_s, 1e-9), over(now.phases, [o.phases for o in others]),
         now.cpu_s - median(o.cpu_s for o in others), over(now.host, [o.host for o in others]),
-        _computing_delay_s(now, others), now.crowd, over(now.crowd, crowds) if all(crowds) else {},
+        _expected_delay_s(now, others, beside), now.crowd, over(now.crowd, crowds) if all(crowds) else {},
     )  # fmt: skip
 
 
-def _computing_delay_s(now: Rates, others: Sequence[Rates]) -> float:
-    rate = median(min(o.host.get(DELAY, 0.0) / max(o.cpu_s, 1e-9), MOST_DELAY) for o in others)
-    return rate * max(now.cpu_s - median(o.cpu_s for o in others), 0.0)
+def _expected_delay_s(now: Rates, others: Sequence[Rates], beside: Sequence[tuple[Rates, Rates]]) -> float:
+    rate = max(_delay_rate(others), _delay_rate([one for one, _ in beside]))
+    of_all = [one.host.get(DELAY, 0.0) - usual.host.get(DELAY, 0.0) for one, usual in beside]
+    return rate * max(now.cpu_s - median(o.cpu_s for o in others), 0.0) + max(median(of_all or [0.0]), 0.0)
+
+
+def _delay_rate(rates: Sequence[Rates]) -> float:
+    """Seconds without a CPU for each second with one."""
+    cpu_s = sum(one.cpu_s for one in rates)
+    return min(sum(one.host.get(DELAY, 0.0) for one in rates) / cpu_s, MOST_DELAY) if cpu_s > 0 else 0.0
 
 
 def host_cause(excess: Excess) -> tuple[str, str] | None:
@@ -133,7 +150,7 @@ def host_cause(excess: Excess) -> tuple[str, str] | None:
     for name, said in _HOST_WORDS.items():
         seconds = excess.host.get(name, 0.0) * (FAULT_S if name == "major_faults" else 1.0)
         if name == DELAY:
-            seconds -= excess.computing_delay_s
+            seconds -= excess.expected_delay_s
         if seconds >= HOST_PART * excess.total_s:
             return contention.by_whom(excess.crowd, excess.crowd_more) if said[0] == contention.KEY else said
     return None
