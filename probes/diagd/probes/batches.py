@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import Any
 
-from diagd.probes import cost, fingerprint, inputs, randomness
+from diagd.probes import cost, fingerprint, inputs, randomness, reading
 from diagd.probes.box.layout import Live
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -62,6 +62,7 @@ def _look(iterator: Any, batch: Any, number: int, step: int, in_turn: bool) -> N
     if step >= 0:
         _looked["step"] = step
         fingerprint.take(batch, lambda value: SIGNALS.record("data/loaded", value, step + 1))
+        reading.arrived(iterator, number, step + 1)
 
 
 def _in_turn(iterator: Any, number: int, value: int) -> None:

@@ -29,19 +29,24 @@ def take(value: Any, tell: Callable[[int], None]) -> bool:
     Returns:
         Whether there is any tensor to go by.
     """
-    tensors = [tensor for _, tensor in zip(range(TENSORS), _tensors(value, DEPTH), strict=False)]
-    if not tensors:
+    found = tensors(value)
+    if not found:
         return False
-    if all(tensor.device.type == "cpu" for tensor in tensors):
+    if all(tensor.device.type == "cpu" for tensor in found):
         hashed = hashlib.blake2b(digest_size=8)
-        for tensor in tensors:
+        for tensor in found:
             hashed.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             for piece in _pieces(tensor):
                 hashed.update(piece)
         tell(int.from_bytes(hashed.digest(), "little") >> (64 - _BITS))
     elif len(_pending) < MAX_PENDING and not sys.modules["torch"].cuda.is_current_stream_capturing():
-        _pending.append((digest.Pending([_sampled(tensor) for tensor in tensors]), tell))
+        _pending.append((digest.Pending([_sampled(tensor) for tensor in found]), tell))
     return True
+
+
+def tensors(value: Any) -> list[Any]:
+    """The first tensors in a value."""
+    return [tensor for _, tensor in zip(range(TENSORS), _tensors(value, DEPTH), strict=False)]
 
 
 def collect() -> None:

@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Any
 
-from diagd.probes import fingerprint, turns
+from diagd.probes import fingerprint, host_randomness, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe
@@ -68,18 +68,21 @@ def _following(step: int) -> int:
 def _at_switch(recording: bool) -> None:
     if STATE.box is None:
         WATCH.__init__()  # type: ignore[misc]  # a forked child is another rank, or none
+        host_randomness.forget()
 
 
 def at_fetch() -> None:
     """A batch has arrived: what was drawn for it is not the step's."""
     if WATCH.begun is not None and WATCH.forward is None:
         WATCH.begun, WATCH.cuda = _cpu_state(), _cuda_state()
+        host_randomness.begin()
 
 
 def at_forward() -> None:
     """The model's forward pass begins."""
     if WATCH.begun is not None and WATCH.forward is None:
         WATCH.forward = _cpu_state()
+        host_randomness.at_forward()
 
 
 def _stepped(_: Any) -> None:
@@ -92,8 +95,11 @@ def _stepped(_: Any) -> None:
         return
     if WATCH.begun is not None:
         _tell(step)
+        host_randomness.tell(step)
     WATCH.step, WATCH.forward = step, None
     WATCH.begun, WATCH.cuda = (_cpu_state(), _cuda_state()) if watch else (None, None)
+    if watch:
+        host_randomness.begin()
 
 
 def _tell(step: int) -> None:

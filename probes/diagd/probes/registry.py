@@ -46,6 +46,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("clipping", ("torch.nn.utils", "torch.distributed.fsdp.fully_sharded_data_parallel")),
     ProbeSpec("rates", ("torch.optim.lr_scheduler",), always=True),
     ProbeSpec("data", ("torch.utils.data.dataloader",)),
+    ProbeSpec("reading", ("torch.utils.data._utils.fetch",), always=True),  # in data workers too
     ProbeSpec("evaluation", ("torch.nn.modules.module",)),
     ProbeSpec(
         "checkpoint",

@@ -6,6 +6,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.host_seeds import same_host_numbers
 from diagd.daemon.detectors.replicas import Replicas, SideBySide, alike, equal, replicas_of, side_by_side, streak
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.seeds import same_numbers
@@ -20,9 +21,11 @@ TURNS_ALIKE = 0.9
 def same_data(scene: Scene) -> Iterator[Finding]:
     """One finding for each set of replicas that train on the same input; else one for equal random numbers."""
     for replicas in replicas_of(scene.state):
-        found = _same_batch(scene.state, replicas) or same_numbers(scene.state, replicas)
-        if found is not None:
-            yield found
+        found = _same_batch(scene.state, replicas)
+        drawn = (same_numbers(scene.state, replicas), *same_host_numbers(scene.state, replicas))
+        known = [one for one in ((found,) if found is not None else drawn) if one is not None]
+        if known:
+            yield min(known, key=lambda one: one.severity.order)
 
 
 def same_workers(scene: Scene) -> Iterator[Finding]:
