@@ -208,6 +208,30 @@ def test_where_steps_are_counted_otherwise_the_optimizers_state_was_loaded_on_so
     assert "optimizer state" in found.summary
 
 
+@pytest.mark.parametrize(
+    ("loaded", "ranks", "is_said"),
+    [((0,), (1,), True), ((0, 1), (0, 1), False), ((), (0, 1), False)],
+)
+def test_on_a_tie_the_rank_that_has_not_loaded_its_optimizer_is_the_odd_one(
+    loaded: tuple[int, ...], ranks: tuple[int, ...], is_said: bool
+) -> None:
+    two = [replace(one, peers=(0, 1)) for one in (DDP, MOMENT, COUNTER)]
+    made = training(dict.fromkeys(two, only(1, 1)), 2)
+    for rank in loaded:
+        made.state.signals.put_fact(rank, "checkpoint/moments", 1, "4 parameters")
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("divergence.optimizer", ranks)
+    assert any("rank 1 has not" in one.what for one in found.causes[0].evidence) is is_said
+
+
+def test_where_more_ranks_agree_they_are_right_whoever_has_loaded() -> None:
+    made = training({DDP: only(1, 1), MOMENT: only(1, 1), COUNTER: only(1, 1)})
+    made.state.signals.put_fact(1, "checkpoint/moments", 1, "4 parameters")
+    found = made.finds()
+    assert found.ranks == (1,)
+    assert "ranks 0,2 have not" in found.causes[0].evidence[-1].what
+
+
 def test_a_moment_that_changes_while_its_weight_is_equal_is_the_deeper_fault() -> None:
     found = training({DDP: only(2, 60), MOMENT: only(2, 30), COUNTER: same}, steps=(0, 1, 2, 33, 65, 97)).finds()
     assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.optimizer", (2,), 33, "changed")

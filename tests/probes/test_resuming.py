@@ -40,7 +40,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter) -> Iterator[dic
     found: dict[str, str] = {}
 
     def tell(name: str, text: str, step: int | None = None) -> None:
-        if name != "checkpoint/loaded":
+        if name not in ("checkpoint/loaded", "checkpoint/moments"):
             found[name] = text
 
     monkeypatch.setattr(SIGNALS, "fact", tell)
@@ -179,3 +179,15 @@ def test_tensors_under_other_names_are_told(facts: dict[str, str], given: str, p
 def test_parts_that_are_left_out_on_purpose_are_not(facts: dict[str, str], kept: dict[str, Any]) -> None:
     model().load_state_dict(kept, strict=False)
     assert facts == {}
+
+
+def test_it_is_told_that_an_optimizer_has_loaded_state(facts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(SIGNALS, "fact", lambda name, text: told.append((name, text)))
+    net = model()
+    made = optimizer(net)
+    made.load_state_dict(optimizer(net).state_dict())  # there was no step yet, so it holds none
+    assert told == []
+    train(net, made)
+    made.load_state_dict(copy.deepcopy(made.state_dict()))
+    assert told == [("checkpoint/moments", "4 parameters")]

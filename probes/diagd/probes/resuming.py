@@ -6,6 +6,7 @@ checkpoint of another run nothing is said: fine-tuning takes the weights alone, 
 
     checkpoint/loaded     fact: weights were loaded, into a model of that class: the run need not begin untrained
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
+    checkpoint/moments    fact: an optimizer has loaded state, of so many parameters
     checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
     checkpoint/schedule   fact: a resumed run whose learning-rate schedule began anew
 """
@@ -208,8 +209,15 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _optimizer_took(token: Any, result: Any) -> None:
+    _tell_moments(token[1])
     if RESUMING.file is not None:
         RESUMING.file.optimizer_taken = True
+
+
+def _tell_moments(given: Any) -> None:
+    if isinstance(given, dict) and given.get("state") and "checkpoint/moments" not in _told:
+        _told.add("checkpoint/moments")
+        SIGNALS.fact("checkpoint/moments", f"{len(given['state'])} parameters")
 
 
 def _schedule_took(token: Any, result: Any) -> None:

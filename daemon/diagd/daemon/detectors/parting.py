@@ -1,9 +1,10 @@
 """What to make of a tensor that is not the same on all ranks: whether it should be, and how it came to differ."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from diagd.daemon.detectors import words
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.state.job import JobState
@@ -109,7 +110,7 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
     if entry.kind == "gradient":
         return None  # by itself: what it does to the weights tells (origins.py)
     if entry.kind == "state":
-        return _of_optimizer(entry, models[model_of(entry)])
+        return _of_optimizer(state, entry, models[model_of(entry)])
     if entry.kind == "buffer":
         return parted_now(entry, "divergence.buffer", how, sure=False) if entry.peers else None
     frozen = not (info.owned or info.trainable)
@@ -120,7 +121,7 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
     return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
 
 
-def _of_optimizer(entry: Entry, siblings: list[Entry]) -> Parted | None:
+def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parted | None:
     """State that differs by itself: its parameter was equal when it already did, or the steps were counted otherwise.
 
     Where both part together, what went into them did: the gradients.
@@ -129,12 +130,28 @@ def _of_optimizer(entry: Entry, siblings: list[Entry]) -> Parted | None:
         return None
     counters = [s for s in siblings if s.kind == "state" and s.name.endswith(".step") and s.peers == entry.peers]
     if any(counter.agreement.unequal >= SEEN_TWICE for counter in counters):
-        return parted_now(entry, "divergence.optimizer", How.LOADED, sure=True)
+        return _not_loaded(state, parted_now(entry, "divergence.optimizer", How.LOADED, sure=True))
     name = entry.name.rpartition(".")[0]
     owner = next((s for s in siblings if (s.kind, s.name, s.peers) == ("parameter", name, entry.peers)), None)
     if owner is not None and owner.agreement.last_equal >= entry.agreement.first_unequal:
         return parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True)
     return None
+
+
+def _not_loaded(state: JobState, one: Parted) -> Parted:
+    """The same; where the ranks on one side have loaded an optimizer's state and the others have not, that is said.
+
+    On a tie it tells who is odd.
+    """
+    took = [{state.signals.fact(rank, "checkpoint/moments") is not None for rank in alike} for alike in one.classes]
+    if sorted(map(sorted, took)) != [[False], [True]]:
+        return one
+    without, loaded = (tuple(one.classes[took.index({side})]) for side in (False, True))
+    said = (
+        f"{words.ranks_text(loaded)} {words.verb(loaded, 'has', 'have')} loaded an optimizer's state (load_state_dict)"
+    )
+    said += f", {words.ranks_text(without)} {words.verb(without, 'has', 'have')} not"
+    return replace(one, said=said, odd=without if one.is_tie else ())
 
 
 def _how(entry: Entry, declared: bool) -> How:
