@@ -64,6 +64,14 @@ def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_thei
     assert made.finds().kind == "divergence.parameter"
 
 
+def test_rates_are_told_as_they_were_at_the_step_that_is_named() -> None:
+    warm = [0.001 * step for step in range(1, 81)]
+    found = rates(training({DDP: LATE}), warm, warm[:40] + [2 * rate for rate in warm[40:]], warm).finds()
+    assert (found.ranks, found.step) == ((1,), 41)
+    assert "0.082 on rank 1" in found.summary
+    assert "since step 41" in found.summary
+
+
 def test_rates_of_ranks_that_are_at_other_steps_are_those_of_other_steps() -> None:
     falling = [0.2 - 0.001 * step for step in range(1, 82)]
     made = rates(training({DDP: LATE}), falling[:80], falling[:40] + falling[39:79], falling[:80])

@@ -21,7 +21,7 @@ class Apart(NamedTuple):
     name: str  # lr, weight_decay, …
     group: int
     classes: list[list[int]]  # ranks by value, the largest class first
-    values: dict[int, str]  # by rank
+    values: dict[int, str]  # by rank, at the step `since`
     since: int  # the first step that was made with different ones
     schedule: bool  # they are, or may be, at different places of a schedule
 
@@ -51,9 +51,9 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
     if len(differ) < TIMES or differ[-1] < len(steps) - NEWEST:
         return None
     since = int(steps[differ[0]])
-    newest = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[-1]], strict=True)}
+    first = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[0]], strict=True)}
     schedule = differ[0] > 0 and _on_one_schedule(state, ranks, values)
-    return Apart("lr", group, _classes(newest), newest, since, schedule)
+    return Apart("lr", group, _classes(first), first, since, schedule)
 
 
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
