@@ -60,7 +60,7 @@ def test_to_look_draws_nothing() -> None:
     assert random.getstate() == state[1]
     first = host_randomness.stands()[0]
     assert first is not None
-    assert (first.key, first.place) == (state[0][1].tobytes(), state[0][2])  # type: ignore[index,union-attr]
+    assert (first.key, first.place) == (state[0][1].tobytes(), state[0][2])  # type: ignore[index]
 
 
 def test_a_generator_that_is_set_anew_is_not_searched_for_ever() -> None:

@@ -71,7 +71,7 @@ def stands() -> Stands:
 def _numpy() -> Stand | None:
     """Read where it lies: get_state takes 0.2 ms, and a lock."""
     module = sys.modules.get("numpy.random.mtrand")
-    twister = getattr(getattr(module, "_rand", None), "_bit_generator", None)
+    twister: Any = getattr(getattr(module, "_rand", None), "_bit_generator", None)
     if type(twister).__name__ != "MT19937":
         return None
     if WATCH.twister is not twister:
@@ -83,7 +83,7 @@ def _numpy() -> Stand | None:
 
 def _python() -> Stand | None:
     """Likewise, once it was seen to lie there: getstate makes 625 objects."""
-    instance = getattr(sys.modules.get("random"), "_inst", None)
+    instance: Any = getattr(sys.modules.get("random"), "_inst", None)
     base = getattr(sys.modules.get("_random"), "Random", None)
     if base is None or base not in type(instance).__mro__:
         return None
