@@ -71,7 +71,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
     found = [told_apart(scene.state, one) for one in found if _at_one_step(scene.state, one)]
-    yield from _by_tensors([*gradients(scene.state, found), *by_equal_gradients(scene.state, found)])
+    yield from _by_tensors([*gradients(scene.state, found), *by_equal_gradients(scene.state, found)], scene.state)
 
 
 def _at_one_step(state: JobState, one: Parted) -> bool:
@@ -82,7 +82,8 @@ def _at_one_step(state: JobState, one: Parted) -> bool:
     return until is None or until >= one.since
 
 
-def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
+def _by_tensors(found: list[Parted], state: JobState) -> Iterator[Finding]:
+    by_hand = bool(found) and _is_by_hand(state)
     groups: dict[tuple[int, str, str, How, tuple[int, ...]], list[Parted]] = {}
     for one in found:
         groups.setdefault((_depth(one), one.kind, model_of(one.entry), one.how, one.culprits), []).append(one)
@@ -93,7 +94,9 @@ def _by_tensors(found: list[Parted]) -> Iterator[Finding]:
         told[culprits] = depth
         told.setdefault(parts[0].minority, depth)
         since = min(one.since for one in found if one.minority == parts[0].minority and model_of(one.entry) == model)
-        yield replace(_finding(kind, model, how, culprits, parts), step=since)  # where its effect was seen first
+        yield replace(
+            _finding(kind, model, how, culprits, parts, by_hand), step=since
+        )  # where its effect was seen first
 
 
 def _depth(one: Parted) -> int:
@@ -102,13 +105,14 @@ def _depth(one: Parted) -> int:
     return EXPLAINED.index(one.kind) - (len(EXPLAINED) if weights and one.since == 0 else 0)
 
 
-def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted]) -> Finding:
+def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted], by_hand: bool) -> Finding:
     first = found[0]
     why = _WHY_OF.get((kind, how), _WHY.get(how, ""))
     sure = all(one.sure for one in found)
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
-    cause = Cause(how.value, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
+    key = f"{how.value}_by_hand" if how in _BY_HAND and by_hand else how.value
+    cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
         severity=Severity.CRITICAL if sure else Severity.WARNING,
@@ -121,6 +125,15 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
         goes_on=True,
         key=f"{model}:{how.value}",
     )
+
+
+_BY_HAND = (How.UNREDUCED, How.STOPPED)
+
+
+def _is_by_hand(state: JobState) -> bool:
+    """Whether no wrapper or mesh declares any tensor: then the script itself is to reduce what it adds to them."""
+    infos = [info for entry in state.tensors.entries for info in entry.infos.values()]
+    return all(info.placement == "plain" and not info.peers for info in infos)
 
 
 _KEPT = {"divergence.optimizer": "the optimizer state ", "divergence.gradient": "the gradients of "}
