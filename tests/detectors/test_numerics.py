@@ -324,6 +324,15 @@ def test_parameters_that_stand_still_as_meant_are_not_dead(what: dict[str, Seque
     assert found(counts(**what)) == []
 
 
+@pytest.mark.parametrize(("spread", "dead"), [([0.3, 0.0, 0.0, 0.0], []), ([0.3, 0.2, 0.3, 0.2], ["zero"])])
+def test_gradients_that_are_zero_as_the_rewards_are_equal_say_nothing_of_the_parameters(
+    spread: list[float], dead: list[str]
+) -> None:
+    made = counts(zero_gradient=[10] * 5)
+    signals(made.state, 0, "logged/reward_std", range(1, 5), spread)
+    assert [one.causes[0].key for one in found(made)] == dead
+
+
 def test_a_random_frozen_output_is_a_mistake_where_no_matrix_trains() -> None:
     made = counts(random_output=[1], matrices=[0] * 5, elements_trainable=[0.1] * 5)
     made.state.signals.put_fact(0, "parameters/random_output", 8, "Net._fc.weight")

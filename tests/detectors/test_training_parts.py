@@ -34,6 +34,34 @@ def test_a_share_that_the_batch_bounds_is_worth_knowing_at_most() -> None:
     assert Learning(run).kinds() == [("codebook_collapse", "info")]
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "kinds"),
+    [
+        ("VQVAE.vq.codebook.weight", (512, 16), [("codebook_collapse", "warning")]),
+        ("Net.quantizer.embedding", (512, 16), [("codebook_collapse", "warning")]),
+        ("Net.embedding.weight", (512, 16), [("codebook_collapse", "warning")]),  # the only one there is
+        ("Net.vq.codebook.weight", (32, 16), []),  # small, so a few are a good part of it
+        ("Net.vq.codebook.weight", (128, 16), []),
+        ("VQVAE.encoder.weight", (512, 16), []),
+        ("Net.vq.project_in.weight", (512, 16), []),
+    ],
+)
+@pytest.mark.parametrize("metric", ["active_codes", "codebook_perplexity"])
+def test_few_codes_from_the_start_are_a_collapse_of_a_large_codebook(
+    metric: str, name: str, shape: tuple[int, int], kinds: list[tuple[str, str]]
+) -> None:
+    run = Learning(logged(commit_loss=COMMIT, **{metric: around(4.5, 0.2, 60)}))
+    run.job.state.tensors = training({TensorInfo(name, shape=shape): own}, 1).state.tensors
+    assert run.kinds() == kinds
+
+
+@pytest.mark.parametrize("active", [np.linspace(4, 20, 60), np.full(60, 12.0)])
+def test_codes_that_the_batch_bounds_or_that_come_into_use_are_healthy(active: Floats) -> None:
+    run = Learning(logged(commit_loss=COMMIT, active_codes=active))
+    run.job.state.tensors = training({TensorInfo("Net.vq.codebook.weight", shape=(512, 16)): own}, 1).state.tensors
+    assert run.kinds() == []
+
+
 @pytest.mark.parametrize("usage", [np.linspace(0.01, 0.6, 60), np.linspace(0.01, 0.09, 60), np.full(60, 0.4)])
 def test_codes_in_use_or_coming_into_use_are_healthy(usage: Floats) -> None:
     assert Learning(logged(commit_loss=COMMIT, codebook_usage=usage)).kinds() == []

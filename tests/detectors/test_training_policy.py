@@ -160,5 +160,14 @@ def test_a_kl_that_was_printed_as_0_is_not_known_to_be() -> None:
     assert run.kinds() == []
 
 
+@pytest.mark.parametrize(("decimals", "rate", "severity"), [(6, 1e-3, "warning"), (4, 1e-3, "info"), (6, 1e-6, "info")])
+def test_a_kl_printed_as_0_is_one_where_it_was_printed_finely_and_the_policy_must_have_moved(
+    decimals: int, rate: float, severity: str
+) -> None:
+    run = Learning({"lr/0": np.full(70, rate), **logged(kl=np.zeros(70), reward=around(0.3, 0.1, 70))})
+    run.job.state.signals.put_fact(0, "logged/kl", 1, f"decimals {decimals}")
+    assert run.kinds() == [("kl_zero", severity)]
+
+
 def test_no_gradients_no_verdict_on_the_kl() -> None:
     assert Learning({"grad_norm": np.zeros(40), **logged(kl=np.zeros(40), reward=np.ones(40))}).kinds() == []

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, is_besides, is_expert, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
+from diagd.daemon.detectors.training.rewards import teach_nothing
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 COUNTS = 2  # in a row that must show the same
@@ -196,6 +197,8 @@ def zero(counts: Counts) -> Dead | None:
     dead_, owned = counts.always("zero_gradient", LATER), counts.last("owned")
     names = counts.names("zero_gradient")
     if not dead_ or dead_ < SHARE * owned[-1] or (names and all(is_expert(n) or is_besides(n) for n in names)):
+        return None
+    if teach_nothing(counts.scene):
         return None
     text = (
         f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"

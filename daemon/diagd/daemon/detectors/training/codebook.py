@@ -12,7 +12,7 @@ import numpy as np
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure, lasting
-from diagd.daemon.detectors.training.run import Metric, Run
+from diagd.daemon.detectors.training.run import Metric, Run, words_of
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 LEAST = 40  # samples from the beginning on
@@ -21,15 +21,22 @@ USED = 0.1  # of the codes
 HARDLY = 0.03  # of the codes, where no perplexity is logged
 PERPLEXITY = 3.0  # of that many codes in use, whatever the batch
 OF_ITS_BEST = 0.1  # the perplexity or the number of codes in use, compared with what they were
+FEW = {"codebook_active": 8.0, "codebook_perplexity": 6.0}  # codes: hardly a batch has fewer vectors than that
+LARGE = 64  # codes
 ONE_CODE = 0.5  # of all vectors
 RISES = 1.25  # times what it was before the last samples: it is on its way up
+_CODES = frozenset({"codebook", "codebooks", "quantizer", "quantize", "quantiser", "quant", "vq", "rvq", "codes"})
 _LOGGED = ("codebook_perplexity", "codebook_usage", "codebook_active", "codebook_top_share", "codebook_dead")
 
 
 def collapse(scene: Scene) -> Iterator[Finding]:
     """All that a run logs of its codebook, as one finding."""
     run = Run(scene)
-    low = [(m, text) for wanted in _LOGGED for m in run.metrics(wanted) if (text := _low(m, wanted))]
+    size = _size(run)
+    low = [
+        (m, text) for wanted in _LOGGED for m in run.metrics(wanted)
+        if (text := _low(m, wanted) or _few(m, wanted, size))
+    ]  # fmt: skip
     if not low:
         return
     kinds = {text.split("|")[0] for _, text in low}
@@ -68,6 +75,31 @@ def _low(metric: Metric, wanted: str) -> str:
     if wanted == "codebook_dead" and values.max() <= 1 and (last > 1 - USED).all():
         return f"dead|{metric.name} {figure(last[-1])}"
     return ""
+
+
+def _few(metric: Metric, wanted: str, size: int) -> str:
+    """The same, of a codebook of so many codes (0: not known), where it was so from the start."""
+    curve, most = metric.curve, min(FEW.get(wanted, 0.0), HARDLY * size)
+    if size < LARGE or len(curve.steps) < LEAST or _rises(curve) or not (curve.values <= most).all():
+        return ""
+    return f"{wanted.removeprefix('codebook_')}|{metric.name} {figure(curve.values[-1])} of a codebook of {size}"
+
+
+def _size(run: Run) -> int:
+    """How many codes the model's codebook has: by its name, or as the only embedding there is; 0 where neither is."""
+    tables = {
+        entry.name: next(iter(entry.infos.values())).shape
+        for entry in run.state.tensors.entries
+        if entry.kind in ("parameter", "buffer") and len(next(iter(entry.infos.values())).shape) == 2
+    }
+    parts = {name: set(words_of(name.partition(".")[2])) for name in tables}  # not by the name of the model's class
+    named = [name for name, words in parts.items() if words & _CODES]
+    embeddings = [name for name, words in parts.items() if words & {"embedding", "embed", "embeddings"}]
+    # Projections into and out of a codebook are called after it too.
+    found = [name for name in named if {"codebook", "embedding", "embed", "codes"} & parts[name]] or (
+        embeddings if len(embeddings) == 1 else []
+    )
+    return min((tables[name][0] for name in found), default=0)
 
 
 def _rises(curve: Curve) -> bool:

@@ -18,7 +18,10 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 KL_FOR = 20  # samples
 KL_SKIPPED = 2  # the first are before any update
 PRINTED_FOR = 60  # samples, where it is only known to be below what was printed
+# A policy that is trained at this rate has moved by more than that in so many samples.
+PRINTED_FINE, PRINTED_RATE = 5e-7, 1e-5
 ZERO_FOR = 10  # samples
+ALREADY = 3  # samples
 NEVER_FOR = 30  # samples, where there has been no reward at all yet: the first ones may be hard to come by
 ABRUPT = 0.2  # of the highest spread: from above it to exactly 0 is no learning
 BEFORE = 10  # samples that show what the spread was
@@ -59,10 +62,15 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
                 " effect, casts that are kept), or the term is computed from the same log-probabilities", 0.85,
                 seen(f"{count} values of 0 while gradients and the learning rate are above 0", metric.rank, first),
                 basis=Basis.OBSERVATION if exact else Basis.INFERENCE)  # fmt: skip
-    sure = exact and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
+    moved = exact or (metric.off_by <= PRINTED_FINE and _rate(run, metric.rank) >= PRINTED_RATE)
+    sure = moved and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
     severity = Severity.WARNING if sure else Severity.INFO
     return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,),
                    step=int(metric.curve.steps[-count + KL_FOR - 1]))  # fmt: skip
+
+
+def _rate(run: Run, rank: int) -> float:
+    return max((float(np.median(curve.values)) for curve in run.rates(rank)), default=0.0)
 
 
 def _is_used_once(run: Run) -> bool:
@@ -75,6 +83,12 @@ def _is_used_once(run: Run) -> bool:
 def _is_switched_off(run: Run) -> bool:
     """Whether the term's factor is logged, and is 0."""
     return any(m.curve.values[-1] == 0 for m in run.named(_FACTORS) if {"kl", "beta"} & set(m.words))
+
+
+def teach_nothing(scene: Scene) -> bool:
+    """Whether the newest rewards are all equal: that no gradient comes of them says nothing about the model."""
+    run = Run(scene)
+    return any(_zero_for(wanted, metric) >= ALREADY for wanted in _SPREADS for metric in run.metrics(wanted)[:1])
 
 
 def advantages(scene: Scene) -> Iterator[Finding]:
