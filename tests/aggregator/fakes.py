@@ -12,6 +12,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Frame, Status
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
+from diagd.probes.box.requests import Request
 from diagd.proto.v1.agent_pb2 import Command
 
 FIX = {
@@ -130,6 +131,12 @@ class FakeObserver:
         self.found = {rank: Detail(rank, host="h", node="n1", pid=1000 + rank) for rank in range(ranks)}
         self.deep_looks: list[tuple[tuple[int, ...], bool, bool, bool]] = []
         self.looks = 0
+        self.asked: list[tuple[int, int, Request]] = []
+
+    def ask(self, rank: int, pid: int, request: Request) -> None:
+        if rank not in self.facts:
+            raise ValueError(f"rank {rank} has no ledger")
+        self.asked.append((rank, pid, request))
 
     def ledgers(self, anew: bool) -> list[LedgerNews]:
         return []

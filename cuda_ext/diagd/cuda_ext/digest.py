@@ -14,6 +14,7 @@ the local tensor. No whole tensor is ever copied; what is added is at most 64 Mi
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 
@@ -23,7 +24,7 @@ from diagd.cuda_ext.elements import KINDS, is_plain_memory, pieces, refuse_what_
 from diagd.cuda_ext.pending import Pending
 from diagd.cuda_ext.sums import Digest, Sums
 
-__all__ = ["Digest", "Pending", "begin", "digest", "digest_many", "digest_rows", "prepare", "status"]
+__all__ = ["Digest", "Pending", "begin", "begin_rows", "digest", "digest_many", "digest_rows", "prepare", "status"]
 
 
 def digest(tensor: torch.Tensor, *, statistics: bool = True) -> Digest:
@@ -65,6 +66,21 @@ def begin(tensors: Sequence[torch.Tensor], *, statistics: bool = True) -> Pendin
             _enqueue([task for task in tasks if task.tensor.device == device], device, pending)
         pending.put(_on_hosts([task for task in tasks if task.tensor.device.type == "cpu"]))
         return pending
+
+
+def begin_rows(tensor: torch.Tensor, edges: Sequence[int], *, statistics: bool = True) -> Pending:
+    """Likewise of the rows (first dimension) from each of these edges to the next, each run of them by itself.
+
+    Raises:
+        TypeError, RuntimeError: As for begin().
+        ValueError: As for begin(), or the tensor has no dimension, or not these rows.
+    """
+    refuse_what_has_no_bytes(tensor)
+    if tensor.dim() == 0 or any(not 0 <= a < b <= tensor.shape[0] for a, b in pairwise(edges)):
+        raise ValueError(f"a tensor of shape {list(tensor.shape)} has no rows between {list(edges)[:4]}…")
+    with undisturbed():
+        runs = [tensor.detach()[start:stop] for start, stop in pairwise(edges)]
+    return begin(runs, statistics=statistics)
 
 
 def prepare(device: torch.device) -> str:

@@ -59,8 +59,12 @@ class Pending:
 
     __slots__ = ("_pending",)
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        self._pending = load().begin(tensors, statistics=False)
+    def __init__(self, tensors: Sequence[Any], edges: Sequence[int] = ()) -> None:
+        """Of each of these; with edges, of the rows of the one tensor between each of them and the next."""
+        module = load()
+        self._pending = (
+            module.begin_rows(tensors[0], edges, statistics=False) if edges else module.begin(tensors, statistics=False)
+        )
 
     def ready(self) -> bool:
         """Whether `bits` does not have to wait; never waits itself."""

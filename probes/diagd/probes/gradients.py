@@ -12,6 +12,7 @@ from typing import Any
 from diagd.probes import inventory
 from diagd.probes.box.ledger import TURN, Kind
 from diagd.probes.budget import BUDGET
+from diagd.probes.sweeps import SWEEP
 
 
 class Given:
@@ -33,7 +34,13 @@ class Given:
         if step == self.step:
             return []
         self.step = step
-        return self.rows if early else self.slots.get(step % TURN, []) if is_turn(step, TURN) else []
+        return (
+            self.rows
+            if early or SWEEP.takes_all(step)
+            else self.slots.get(step % TURN, [])
+            if is_turn(step, TURN)
+            else []
+        )
 
 
 def is_turn(step: int, turn: int) -> bool:

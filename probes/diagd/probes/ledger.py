@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, dtypes, gradients, inventory, states, turns
+from diagd.probes import digest, dtypes, gradients, inventory, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -175,6 +175,8 @@ def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:
 
 def _due(step: int) -> list[_Row]:
     """By the step's number, which is the same on every rank, and by how rare samples have to be on this one."""
+    if sweeps.after_step(LEDGER.writer, step, LEDGER.rows, bool(LEDGER.pending)):
+        return LEDGER.rows
     if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
         return LEDGER.rows
     taken = [rows.get(step % turn, ()) for rows, turn in _kinds() if rows and gradients.is_turn(step, turn)]

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from diagd.daemon.agent.boxes import parse_ranks
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.probes.box import ledger as layout
+from diagd.probes.box import requests
 from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
+from diagd.probes.box.requests import Request
 
 log = logging.getLogger(__name__)
 
@@ -51,30 +53,54 @@ class LedgerReader:
         magic, version, *_ = layout.HEADER.unpack_from(self._map, 0)
         if (magic, version) != (layout.MAGIC, layout.VERSION):
             raise NoLedger(f"{path} is no ledger of version {layout.VERSION}")
-        self._numbers = np.frombuffer(self._map, "<i8", layout.ROWS_AT // 8)
+        self._numbers = np.frombuffer(self._map, "<i8")
         ring = np.frombuffer(self._map, "<i8", layout.MAX_SAMPLES * layout.SAMPLE_FIELDS, layout.SAMPLES_AT)
         self._samples = ring.reshape(layout.MAX_SAMPLES, layout.SAMPLE_FIELDS)
+        parts = np.frombuffer(self._map, "<i8", layout.MAX_PARTS * layout.PART_FIELDS, layout.PARTS_AT)
+        self._parts = parts.reshape(layout.MAX_PARTS, layout.PART_FIELDS)
         self._rows = self._seen = self._step = 0
+        self._seen_parts = 0
+        self._told: tuple[int, ...] = (0,) * 5  # the numbers as they were told last
         self._seldom = np.zeros(layout.MAX_ROWS, np.bool_)  # rows that are sampled so seldom that none is left out
 
     def news(self) -> LedgerNews | None:
         """What is new since the last call; None where nothing is."""
         if self.path.stat().st_size < layout.SIZE:  # reading past its end would be the agent's death
             raise NoLedger(f"{self.path} was cut off")
-        newest = self._number(Number.SAMPLES)  # first: of what it counts all rows are there
+        # In this order: by an answer all its digests are there, and of what these are of all rows.
+        answered, answer = self._number(Number.ANSWERED), self._number(Number.ANSWER)
+        newest, newest_part = self._number(Number.SAMPLES), self._number(Number.PARTS)
         first, rows = self._rows, min(self._number(Number.ROWS), layout.MAX_ROWS)
-        if rows == first and newest == self._seen:
+        told = answered, newest, newest_part, rows, self._number(Number.LEFT_OUT)
+        if rows == first and told == self._told:
             return None
+        self._told = told
         tensors = tuple(_info(layout.read_tensor(self._map, row)) for row in range(first, rows))
         for row, info in enumerate(tensors, first):
             frozen = info.kind == "parameter" and not (info.trainable or info.owned)
             self._seldom[row] = frozen or info.kind == "state"
         self._rows = rows
-        samples = self._new_samples(newest)
+        samples = self._thinned(self._new(self._samples, self._seen, newest))
+        parts = self._new(self._parts, self._seen_parts, newest_part)
+        self._seen, self._seen_parts = newest, newest_part
         return LedgerNews(
             self.rank, self.pid, first, tensors,
-            samples[:, 1].tolist(), samples[:, 2].tolist(), samples[:, 3].tolist(), self._number(Number.LEFT_OUT),
+            samples[:, 1].tolist(), samples[:, 2].tolist(), samples[:, 3].tolist(), told[-1],
+            parts[:, 1].tolist(), parts[:, 2].tolist(), parts[:, 3].tolist(), parts[:, 4].tolist(),
+            parts[:, 5].tolist(), answered, answer,
         )  # fmt: skip
+
+    def ask(self, request: Request) -> None:
+        """Have the rank digest tensors out of turn; it is not waited for.
+
+        Raises:
+            OSError: Its file cannot be written.
+        """
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            requests.write(fd, layout.REQUEST_AT, request)
+        finally:
+            os.close(fd)
 
     def forget_sent(self) -> None:
         """Describe all tensors anew: who was told is gone."""
@@ -83,15 +109,19 @@ class LedgerReader:
     def _number(self, which: Number) -> int:
         return int(self._numbers[layout.NUMBERS_AT // 8 + which])
 
-    def _new_samples(self, newest: int) -> NDArray[np.int64]:
+    @staticmethod
+    def _new(ring: NDArray[np.int64], seen: int, newest: int) -> NDArray[np.int64]:
         # The writer may be a few further by now: what it overwrites shows another serial.
-        serials = np.arange(max(self._seen, newest - layout.MAX_SAMPLES) + 1, newest + 1)
-        self._seen = newest
-        found = self._samples[(serials - 1) % layout.MAX_SAMPLES].copy()
-        return self._thinned(found[found[:, 0] == serials])
+        serials = np.arange(max(seen, newest - len(ring)) + 1, newest + 1)
+        found = ring[(serials - 1) % len(ring)].copy()
+        sound: NDArray[np.int64] = found[found[:, 0] == serials]
+        return sound
 
     def _thinned(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of a rank of many steps a second, one or two of each tensor: in turns that other nodes choose alike."""
+        """Of a rank of many steps a second, one or two of each tensor: in turns that other nodes choose alike.
+
+        What was asked for is told in any case.
+        """
         if not len(samples):
             return samples
         steps = samples[:, 2]
@@ -99,7 +129,9 @@ class LedgerReader:
         self._step = int(steps.max())
         every = 1 << max(turns.bit_length() - 1, 0)
         seldom = self._seldom[samples[:, 1] % layout.MAX_ROWS]
-        kept: NDArray[np.int64] = samples[(steps <= layout.EARLY_STEPS) | (steps // layout.TURN % every == 0) | seldom]
+        asked = steps == self._numbers[layout.REQUEST_AT // 8 + 1]
+        wanted = (steps <= layout.EARLY_STEPS) | (steps // layout.TURN % every == 0) | seldom | asked
+        kept: NDArray[np.int64] = samples[wanted]
         return kept
 
 
@@ -117,6 +149,18 @@ class LedgerShelf:
             del self._readers[path]
         found = [self._of(path, rank, pid, anew) for path, (rank, pid) in present.items() if path not in self._bad]
         return [news for news in found if news is not None]
+
+    def ask(self, rank: int, pid: int, request: Request) -> None:
+        """Have this rank digest tensors out of turn.
+
+        Raises:
+            ValueError: This process has no ledger here.
+            OSError: Its file cannot be written.
+        """
+        reader = next((r for r in self._readers.values() if (r.rank, r.pid) == (rank, pid)), None)
+        if reader is None:
+            raise ValueError(f"rank {rank} is not process {pid}, or has no ledger: nothing is asked of it")
+        reader.ask(request)
 
     def _of(self, path: Path, rank: int, pid: int, anew: bool) -> LedgerNews | None:
         try:

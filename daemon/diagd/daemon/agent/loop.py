@@ -22,7 +22,8 @@ from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
-from diagd.proto.v1.agent_pb2 import Command, CommandResult, LookCommand
+from diagd.probes.box.requests import Request, Target
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, DigestCommand, LookCommand
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,9 @@ class Looks(Protocol):
 
     def signals(self, anew: bool) -> list[SignalNews]:
         """Likewise of their scalars."""
+
+    def ask(self, rank: int, pid: int, request: Request) -> None:
+        """Have a rank digest tensors out of turn; it is not waited for."""
 
 
 class Uplink(Protocol):
@@ -243,8 +247,23 @@ class AgentLoop:
                 if self._pids.get(command.end_rank.rank) != pid:
                     raise ValueError(f"rank {command.end_rank.rank} is not process {pid}: nothing is ended")
                 os.kill(pid, signal.SIGKILL)
+            case "digest":
+                _ask_all(self._observer, command.digest)
             case what:
                 raise ValueError(f"this agent cannot {what}")
+
+
+def _ask_all(observer: Looks, command: DigestCommand) -> None:
+    """Ask each rank; what fails for one is said after the others were asked."""
+    failed = []
+    for one in command.requests:
+        targets = tuple(Target(target.row, target.first, target.stop, target.parts) for target in one.targets)
+        try:
+            observer.ask(one.rank, one.pid, Request(one.serial, one.step, one.everything, targets))
+        except (OSError, ValueError) as exc:
+            failed.append(str(exc))
+    if failed:
+        raise ValueError("; ".join(failed))
 
 
 def _only(detail: Detail, stacks: bool, recorder: bool, history: bool) -> Detail:

@@ -23,6 +23,7 @@ from diagd.daemon.state.model import Detail, Facts, Stack
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.probes.box.layout import Live
+from diagd.probes.box.requests import Request
 
 DEEP_LIMIT_S = 3.0
 _CHILDREN_EVERY_S = 5.0
@@ -106,6 +107,15 @@ class Observer:
     def ledgers(self, anew: bool = False) -> list[LedgerNews]:
         """What is new in the ranks' ledgers of tensors; `anew`: describe all again to someone new."""
         return self._shelf.news(self._boxes(), anew)
+
+    def ask(self, rank: int, pid: int, request: Request) -> None:
+        """Have a rank digest tensors out of turn; it is not waited for.
+
+        Raises:
+            ValueError: This process has no ledger here.
+            OSError: Its ledger cannot be written.
+        """
+        self._shelf.ask(rank, pid, request)
 
     def signals(self, anew: bool = False) -> list[SignalNews]:
         """Likewise of their scalars."""

@@ -14,6 +14,7 @@ from diagd.daemon.state.apply import (
     DTYPES,
     FACTS_SCHEMA,
     PAIR_MESSAGES,
+    PART_DTYPES,
     SAMPLE_DTYPES,
     SIGNAL_DTYPES,
     forms,
@@ -80,7 +81,12 @@ def ledger_message(news: LedgerNews) -> agent_pb2.Ledger:
         first_row=news.first_row,
         tensors=[_tensor_message(info) for info in news.tensors],
         left_out=news.left_out,
-        **{name: np.array(getattr(news, name), dtype=kind).tobytes() for name, kind in SAMPLE_DTYPES.items()},
+        answered=news.answered,
+        answer=news.answer,
+        **{
+            name: np.array(getattr(news, name), dtype=kind).tobytes()
+            for name, kind in (SAMPLE_DTYPES | PART_DTYPES).items()
+        },
     )
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.aggregator.sweeping import Sweeps
 from diagd.daemon.incidents.incident import Incident, incident_from_json
 from diagd.daemon.state.apply import BadMessage, apply_window, ledger_values, signal_values, window_values
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import Entry
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, LookCommand
 from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordEntry
 
@@ -69,15 +71,17 @@ class Judge:
     detect: Callable[[JobState], Sequence[Any]]
     attention: Callable[[JobState], Attends]
     make_book: Callable[[Sequence[Incident]], Book]
+    suspects: Callable[[JobState], Sequence[Entry]] = lambda state: ()  # tensors to be looked at closely
 
 
 def default_judge() -> Judge:
     """The detectors and incidents of diagd."""
     from diagd.daemon.detectors.attention import attention
+    from diagd.daemon.detectors.narrowed import suspects
     from diagd.daemon.detectors.registry import detect
     from diagd.daemon.incidents.book import IncidentBook
 
-    return Judge(detect, attention, IncidentBook)
+    return Judge(detect, attention, IncidentBook, suspects)
 
 
 @dataclass(slots=True)
@@ -128,6 +132,7 @@ class JobLoop:
         self._rank_nodes: dict[int, str] = {}
         self.extra: dict[int, dict[str, float]] = {}
         self._suspicions: dict[int, Suspicion] = {}
+        self._sweeps = Sweeps()
         self._next_command = 1
         self._stopping_attempt = 0
         self._severities: dict[str, Any] = {i.id: i.severity for i in restored}
@@ -188,9 +193,28 @@ class JobLoop:
         return changed
 
     def commands(self, now_s: float) -> list[tuple[Link, Command]]:
-        """The deep looks that are due; none of a rank that is being looked at."""
+        """The deep looks that are due, none of a rank that is being looked at; and digests out of turn."""
         if self.state.ended_s is not None or not self._links:
             return []
+        return [*self._looks(now_s), *self._digests(now_s)]
+
+    def _digests(self, now_s: float) -> list[tuple[Link, Command]]:
+        """What ranks are to digest; nothing while some rank could not be told."""
+        if self.state.stopping_s is not None or any(
+            self._rank_nodes.get(rank) not in self._links for rank in self.state.tensors.ranks
+        ):
+            return []
+        asked = self._sweeps.due(self.state, self._judge.suspects(self.state), now_s)
+        commands: dict[str, Command] = {}
+        for rank, request in asked.items():
+            node = self._rank_nodes[rank]
+            commands[node] = commands.get(node) or self.new_command()
+            commands[node].digest.requests.append(request)
+        if asked:
+            log.info("the ranks digest their tensors after step %d", next(iter(asked.values())).step)
+        return [(self._links[node], command) for node, command in commands.items()]
+
+    def _looks(self, now_s: float) -> list[tuple[Link, Command]]:
         attention = self._judge.attention(self.state)
         wanted = {*attention.stacks, *attention.recorder, *attention.history}
         due = {rank for rank in wanted if self._is_due(rank, now_s)}

@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import words
+from diagd.daemon.detectors import narrowed, words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
-from diagd.daemon.detectors.meetings import together_until
 from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
-from diagd.daemon.detectors.parting import How, Parted, model_of, parted
+from diagd.daemon.detectors.parting import How, Parted, at_one_step, model_of, parted
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.job import JobState
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
@@ -70,16 +68,8 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     told = apart(scene.state)
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
-    found = [told_apart(scene.state, one) for one in found if _at_one_step(scene.state, one)]
+    found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
     yield from _by_tensors([*gradients(scene.state, found), *by_equal_gradients(scene.state, found)], scene.state)
-
-
-def _at_one_step(state: JobState, one: Parted) -> bool:
-    """Whether the ranks were side by side when it parted, as far as that is known: else it is not one moment's."""
-    if one.how not in (How.CHANGED, How.LOST):
-        return True
-    until = together_until(state, sorted(rank for alike in one.classes for rank in alike))
-    return until is None or until >= one.since
 
 
 def _by_tensors(found: list[Parted], state: JobState) -> Iterator[Finding]:
@@ -107,12 +97,13 @@ def _depth(one: Parted) -> int:
 
 def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted], by_hand: bool) -> Finding:
     first = found[0]
-    why = _WHY_OF.get((kind, how), _WHY.get(how, ""))
+    why = _WHY_OF.get((kind, how), _WHY.get(how, "")) + narrowed.reading(how, found)
     sure = all(one.sure for one in found)
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     key = f"{how.value}_by_hand" if how in _BY_HAND and by_hand else how.value
-    cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
+    evidence = (*_evidence(first), *_places(found))
+    cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, evidence)
     return Finding(
         kind=kind,
         severity=Severity.CRITICAL if sure else Severity.WARNING,
@@ -148,6 +139,8 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     if how is How.CHANGED and first.entry.agreement.last_equal >= 0:
         when += f" (equal at step {first.entry.agreement.last_equal})"
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
+    if found[0].entry.where is not None and len(found) == 1:
+        names = f"{narrowed.place(first.entry)} of {names}"
     if first.is_tie:
         text = (
             f"{words.ranks_text(culprits)} hold different values in {names}{more}, {when}; no side is in the majority"
@@ -178,6 +171,14 @@ def _evidence(one: Parted) -> tuple[Evidence, ...]:
             )
         said.append(Evidence(text, "ledger", step=seen.last_equal))
     return (*said, Evidence(one.said, "probe", step=one.since)) if one.said else tuple(said)
+
+
+def _places(found: list[Parted]) -> Iterator[Evidence]:
+    """Where in the tensors the ranks differ, of the first few that were looked at so closely."""
+    seen = [one.entry for one in found if one.entry.where is not None]
+    for entry in seen[: narrowed.SHOWN]:
+        if said := narrowed.evidence(entry):
+            yield Evidence(said, "ledger", step=entry.where.step if entry.where else None)
 
 
 def _times(one: Parted) -> str:

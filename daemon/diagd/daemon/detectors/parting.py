@@ -1,12 +1,12 @@
 """What to make of a tensor that is not the same on all ranks: whether it should be, and how it came to differ."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.ledger import minority
-from diagd.daemon.detectors.meetings import in_bursts
+from diagd.daemon.detectors.meetings import in_bursts, together_until
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 from diagd.daemon.state.tensors import TensorInfo
@@ -72,14 +72,40 @@ def parted_now(entry: Entry, kind: str, how: How, sure: bool) -> Parted:
 
 def parted(state: JobState) -> list[Parted]:
     """All such tensors, in the order in which they parted."""
-    models = _by_model(state.tensors.entries)
     given = {(e.name, e.peers): e for e in state.tensors.entries if e.kind == "gradient" and e.agreement.parts}
-    found = [
-        judged
-        for entry in state.tensors.entries
-        if _is_seen(entry, given) and (judged := _judged(state, entry, models)) is not None
-    ]
-    return sorted(found, key=lambda one: one.since)
+    beside = _proven(state)
+    return _all_judged(state, lambda entry: _is_seen(entry, given) or _is_with(entry, beside, state.tensors.asked))
+
+
+def suspected(state: JobState) -> list[Parted]:
+    """Those, and such as would be among them were they found to differ once more: replicas by their wrapper or mesh.
+
+    Of what nothing declares to be equal a single comparison says too little to look closer.
+    """
+    if not any(entry.agreement.unequal for entry in state.tensors.entries):
+        return []
+    found = {(one.entry.kind, one.entry.name, one.entry.peers): one for one in parted(state)}
+    for one in _all_judged(state, lambda entry: entry.agreement.unequal == 1 and bool(entry.peers)):
+        if one.sure:
+            found.setdefault((one.entry.kind, one.entry.name, one.entry.peers), one)
+    return sorted(found.values(), key=lambda one: one.since)
+
+
+def _all_judged(state: JobState, is_meant: Callable[[Entry], bool]) -> list[Parted]:
+    models = _by_model(state.tensors.entries)
+    meant = (_judged(state, entry, models) for entry in state.tensors.entries if is_meant(entry))
+    return sorted((one for one in meant if one is not None), key=lambda one: one.since)
+
+
+def _proven(state: JobState) -> list[tuple[tuple[int, ...], list[list[int]]]]:
+    """Between which ranks tensors were found to differ more than once, and how these ranks are parted."""
+    return [(e.peers, e.agreement.classes) for e in state.tensors.entries if e.agreement.unequal >= SEEN_TWICE]
+
+
+def _is_with(entry: Entry, beside: list[tuple[tuple[int, ...], list[list[int]]]], asked: Container[int]) -> bool:
+    """Whether it differed between the same ranks as others that do for longer, when all were looked at at once."""
+    seen = entry.agreement
+    return seen.unequal == 1 and seen.first_unequal in asked and (entry.peers, seen.classes) in beside
 
 
 def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> bool:
@@ -90,6 +116,14 @@ def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> b
     gradient = given.get((entry.name, entry.peers))
     parts = gradient.agreement.parts if gradient is not None else ()
     return any(step > seen.last_equal and classes == seen.classes for step, classes in parts)
+
+
+def at_one_step(state: JobState, one: Parted) -> bool:
+    """Whether the ranks were side by side when it parted, as far as that is known: else it is not one moment's."""
+    if one.how not in (How.CHANGED, How.LOST):
+        return True
+    until = together_until(state, sorted(rank for alike in one.classes for rank in alike))
+    return until is None or until >= one.since
 
 
 def _by_model(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

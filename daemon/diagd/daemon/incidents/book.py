@@ -44,7 +44,7 @@ class IncidentBook:
         """Take one look's findings.
 
         Returns:
-            The incidents that opened, changed in kind, severity or culprits, or were resolved.
+            The incidents that opened, changed in what is news of them, or were resolved.
         """
         changed: list[Incident] = []
         ended_well = state.ended_s is not None and state.exit_code == 0
@@ -135,11 +135,11 @@ class IncidentBook:
         self._milder_since.pop(incident.id, None)
         if finding.severity.order < incident.severity.order and not self._believed(finding, state):
             return False
-        before = incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations
+        before = _gist(incident)
         _fill(incident, finding)
         if incident.severity.order < incident.peak_severity.order:
             incident.peak_severity = incident.severity
-        return before != (incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations)
+        return before != _gist(incident)
 
     def _is_over(self, incident: Incident, state: JobState) -> bool:
         if state.ended_s is not None:  # what stood when the job fell is why it fell
@@ -151,6 +151,12 @@ class IncidentBook:
         ):
             return state.attempt > incident.attempt
         return state.now_s - self._last_found.setdefault(incident.id, state.now_s) > CALM_S
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    """What a change of is news; where ranks diverge that is also which tensors, and where in them: found out later."""
+    gist = incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations
+    return (*gist, incident.names, incident.summary) if incident.kind.startswith("divergence.") else gist
 
 
 def _being_ended(state: JobState) -> bool:

@@ -42,6 +42,10 @@ SAMPLE_DTYPES: dict[str, np.dtype[Any]] = {
     "steps": np.dtype("<i8"),
     "digests": np.dtype("<i8"),
 }
+PART_DTYPES: dict[str, np.dtype[Any]] = {
+    "part_rows": np.dtype("<u4"),
+    **dict.fromkeys(("part_steps", "part_firsts", "part_stops", "part_digests"), np.dtype("<i8")),
+}
 SIGNAL_DTYPES: dict[str, np.dtype[Any]] = {
     "names": np.dtype("<u4"),
     "steps": np.dtype("<i8"),
@@ -206,10 +210,11 @@ def ledger_values(window: agent_pb2.Window) -> list[LedgerNews]:
 
 
 def _ledger_news(message: agent_pb2.Ledger) -> LedgerNews:
-    samples = _samples(message, SAMPLE_DTYPES, "ledger")
+    samples, parts = _samples(message, SAMPLE_DTYPES, "ledger"), _samples(message, PART_DTYPES, "ledger")
     return LedgerNews(
         message.rank, message.pid, message.first_row, tuple(_tensor_info(m) for m in message.tensors),
         samples["rows"], samples["steps"], samples["digests"], message.left_out,
+        answered=message.answered, answer=message.answer, **parts,
     )  # fmt: skip
 
 

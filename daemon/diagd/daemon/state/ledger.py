@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from diagd.daemon.state.parts import PartBook, Where
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,7 @@ class Entry:
     peers: tuple[int, ...]
     infos: dict[int, TensorInfo] = field(default_factory=dict)  # by rank
     agreement: Agreement = field(default_factory=Agreement)
+    where: Where | None = None  # the rows that differed when they were last looked at
 
 
 class TensorLedger:
@@ -48,6 +50,9 @@ class TensorLedger:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.left_out: dict[int, int] = {}
+        self.answers: dict[int, tuple[int, int]] = {}  # rank -> the last request that was done, and its step
+        self.asked: set[int] = set()  # steps after which digests were taken because they were asked for
+        self._parts = PartBook()
         self._index: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._rows: dict[int, tuple[int, dict[int, int]]] = {}  # rank -> (pid, row -> entry)
         self._known: dict[TensorInfo, TensorInfo] = {}
@@ -58,11 +63,25 @@ class TensorLedger:
     def apply(self, news: Iterable[LedgerNews], world_size: int) -> None:
         """Take what is new, and compare what all who must agree have told."""
         touched: set[tuple[int, int]] = set()
+        parts: set[tuple[int, int]] = set()
         for one in news:
             self._describe(one)
             touched |= self._take(one)
+            parts |= self._take_parts(one)
         for entry, place in sorted(touched, key=lambda t: self._steps[t]):
             self._compare(entry, place, world_size)
+        for index, step in sorted(parts):
+            self._compare_parts(index, step, world_size)
+
+    def rows(self, rank: int) -> tuple[int, dict[int, int]]:
+        """The rank's process, and by which row of its ledger it knows each of the entries (by index) that it has."""
+        pid, rows = self._rows.get(rank, (0, {}))
+        return pid, {index: row for row, index in rows.items()}
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All that have a ledger."""
+        return tuple(sorted(self._rows))
 
     def samples(self, index: int) -> dict[int, dict[int, int]]:
         """Of one of the entries what is kept: the ranks' digests (signed) by the step after which they were taken."""
@@ -80,6 +99,7 @@ class TensorLedger:
         pid, rows = self._rows.get(news.rank, (news.pid, {}))
         if pid != news.pid:
             self._forget(rows)
+            self.answers.pop(news.rank, None)
             rows = {}
         self._rows[news.rank] = news.pid, rows
         self.left_out[news.rank] = news.left_out
@@ -100,7 +120,8 @@ class TensorLedger:
         """Another process under this number: what was compared with the one before says nothing of it."""
         for index in rows.values():
             self._steps[index], self._have[index] = NONE, False
-            self.entries[index].agreement = Agreement()
+            self.entries[index].agreement, self.entries[index].where = Agreement(), None
+            self._parts.forget(index)
 
     def _grow(self, rank: int) -> None:
         tensors, _, ranks = self._have.shape
@@ -124,6 +145,21 @@ class TensorLedger:
                 touched.add((index, place))
         return touched
 
+    def _take_parts(self, news: LedgerNews) -> set[tuple[int, int]]:
+        """The entries and steps of which there are new parts."""
+        rows, touched = self._rows[news.rank][1], set()
+        columns = news.part_rows, news.part_steps, news.part_firsts, news.part_stops, news.part_digests
+        for row, step, first, stop, digest in zip(*columns, strict=True):
+            index = rows.get(row)
+            if index is not None:
+                self._parts.take(index, step, (first, stop), news.rank, digest)
+                touched.add((index, step))
+        if news.answered:
+            self.answers[news.rank] = news.answered, news.answer
+            if news.answer >= 0:
+                self.asked.add(news.answer)
+        return touched
+
     def _place(self, index: int, step: int) -> int | None:
         """Where the digests after this step are kept; None where newer ones have taken all places."""
         if 0 <= step < EARLY:
@@ -145,17 +181,26 @@ class TensorLedger:
             return entry.peers if all(r in entry.infos for r in entry.peers) else ()
         return tuple(sorted(entry.infos)) if len(self._rows) >= world_size else ()
 
+    def _are_alike(self, entry: Entry) -> bool:
+        ranks = entry.peers or tuple(entry.infos)
+        return len({(entry.infos[r].dtype, entry.infos[r].shape) for r in ranks if r in entry.infos}) == 1
+
     def _compare(self, index: int, place: int, world_size: int) -> None:
         entry = self.entries[index]
         members = self.members(entry, world_size)
         if len(members) < 2 or max(members) >= self._have.shape[2] or any(entry.infos[r].local for r in members):
             return
-        if len({(entry.infos[r].dtype, entry.infos[r].shape) for r in members}) > 1:
+        if not self._are_alike(entry):
             return  # not the same thing
         ranks = list(members)
         if self._have[index, place, ranks].all():
             digests = self._digests[index, place, ranks]
             _note(entry.agreement, int(self._steps[index, place]), _classes(ranks, digests.tolist()))
+
+    def _compare_parts(self, index: int, step: int, world_size: int) -> None:
+        entry = self.entries[index]
+        if self._are_alike(entry):
+            entry.where = self._parts.compare(index, step, self.members(entry, world_size), entry.where)
 
 
 def _classes(ranks: list[int], digests: list[int]) -> list[list[int]]:

@@ -23,7 +23,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class LedgerNews:
-    """What is new in one rank's ledger; `rows`, `steps` and `digests` are one sample each."""
+    """What is new in one rank's ledger; `rows`, `steps` and `digests` are one sample each, `part_…` likewise."""
 
     rank: int
     pid: int
@@ -33,3 +33,10 @@ class LedgerNews:
     steps: Sequence[int] = ()
     digests: Sequence[int] = ()
     left_out: int = 0
+    part_rows: Sequence[int] = ()  # of the ledger; the part is of the tensor's rows from `part_firsts` to `part_stops`
+    part_steps: Sequence[int] = ()
+    part_firsts: Sequence[int] = ()
+    part_stops: Sequence[int] = ()
+    part_digests: Sequence[int] = ()
+    answered: int = 0  # the last request that was done; 0 none
+    answer: int = 0  # the step after which its digests were taken; -1: it was over already

@@ -2,9 +2,10 @@
 
 A second file beside the box, `PID-START.ledger`, under the box's rules: little-endian, allocated whole before it is
 mapped, of fixed size, never resized. A row says what a tensor is and is written once; a sample says what one held after
-a step. Rows are published by their count, samples by their serial number, so a reader needs no lock.
+a step. Rows are published by their count, samples by their serial number, so a reader needs no lock. All that a reader
+writes is a request for digests out of turn (requests.py); digests of parts of tensors are told in answer.
 
-    header | numbers | rows | strings | ring of samples
+    header | numbers | rows | strings | ring of samples | ring of parts | request
 """
 
 import mmap
@@ -15,10 +16,11 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
 
+from diagd.probes.box import requests
 from diagd.probes.box.file import allocated
 
 MAGIC = b"DIAGDLED"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".ledger"
 
 HEADER = struct.Struct("<8sIIIIq")  # magic, version, size, pid, spare, written_mono_ns
@@ -34,7 +36,11 @@ SAMPLE_FIELDS = 4  # serial (0 while being written), row, step, digest: int64 ea
 MAX_SAMPLES = 32768
 EARLY_STEPS = 2  # before the first step and after each of these, all are sampled
 TURN = 32  # steps in which each trained tensor is sampled once; frozen ones seldom
-SIZE = SAMPLES_AT + MAX_SAMPLES * SAMPLE_FIELDS * 8
+PARTS_AT = SAMPLES_AT + MAX_SAMPLES * SAMPLE_FIELDS * 8
+PART_FIELDS = 6  # serial (0 while being written), row, step, first, stop (of the tensor's rows), digest: int64 each
+MAX_PARTS = 4096
+REQUEST_AT = PARTS_AT + MAX_PARTS * PART_FIELDS * 8
+SIZE = REQUEST_AT + requests.SIZE
 
 _STRING = struct.Struct("<H")
 _FIRST_STRING = 8
@@ -47,6 +53,9 @@ class Number(IntEnum):
     SAMPLES = 1  # serial of the newest
     STRINGS_USED = 2
     LEFT_OUT = 3  # tensors for which there was no room, or that cannot be read where they lie
+    PARTS = 4  # serial of the newest
+    ANSWERED = 5  # serial of the last request that was done, or that came too late
+    ANSWER = 6  # the step after which its digests were taken, or requests.LATE
 
 
 class Kind(IntEnum):
@@ -94,7 +103,7 @@ class LedgerWriter:
         self._numbers = memoryview(self._map).cast("q")
         self._strings: dict[str, int] = {"": 0}
         self._used = _FIRST_STRING
-        self._rows = self._serial = 0
+        self._rows = self._serial = self._parts = 0
         HEADER.pack_into(self._map, 0, MAGIC, VERSION, SIZE, os.getpid(), 0, time.monotonic_ns())
 
     def add(self, tensor: Tensor) -> int | None:
@@ -121,6 +130,27 @@ class LedgerWriter:
         numbers[at + 1], numbers[at + 2], numbers[at + 3] = row, step, digest
         numbers[at] = serial
         numbers[NUMBERS_AT // 8 + Number.SAMPLES] = serial
+
+    def part(self, row: int, step: int, first: int, stop: int, digest: int) -> None:
+        """Say what some rows of a tensor held after a step."""
+        serial = self._parts = self._parts + 1
+        at = PARTS_AT // 8 + (serial - 1) % MAX_PARTS * PART_FIELDS
+        numbers = self._numbers
+        numbers[at] = 0
+        numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4] = row, step, first, stop
+        numbers[at + 5] = digest
+        numbers[at] = serial
+        numbers[NUMBERS_AT // 8 + Number.PARTS] = serial
+
+    def request(self, seen: int) -> requests.Request | None:
+        """What is asked for, unless it is the request of this serial."""
+        at = REQUEST_AT // 8
+        return requests.read(self._numbers, at) if self._numbers[at] != seen else None
+
+    def answer(self, serial: int, step: int) -> None:
+        """A request was done after this step; requests.LATE: that step was over when the request came."""
+        self._numbers[NUMBERS_AT // 8 + Number.ANSWER] = step
+        self._numbers[NUMBERS_AT // 8 + Number.ANSWERED] = serial
 
     def _string(self, text: str) -> int | None:
         known = self._strings.get(text)

@@ -103,7 +103,7 @@ class SignalFact(_message.Message):
     def __init__(self, name: _Optional[int] = ..., step: _Optional[int] = ..., text: _Optional[int] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out")
+    __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out", "part_rows", "part_steps", "part_firsts", "part_stops", "part_digests", "answered", "answer")
     RANK_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,13 @@ class Ledger(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    PART_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PART_STEPS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    PART_STOPS_FIELD_NUMBER: _ClassVar[int]
+    PART_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     rank: int
     pid: int
     first_row: int
@@ -120,7 +127,14 @@ class Ledger(_message.Message):
     steps: bytes
     digests: bytes
     left_out: int
-    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ...) -> None: ...
+    part_rows: bytes
+    part_steps: bytes
+    part_firsts: bytes
+    part_stops: bytes
+    part_digests: bytes
+    answered: int
+    answer: int
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ..., part_rows: _Optional[bytes] = ..., part_steps: _Optional[bytes] = ..., part_firsts: _Optional[bytes] = ..., part_stops: _Optional[bytes] = ..., part_digests: _Optional[bytes] = ..., answered: _Optional[int] = ..., answer: _Optional[int] = ...) -> None: ...
 
 class LedgerTensor(_message.Message):
     __slots__ = ("name", "kind", "dtype", "shape", "placement", "peers", "trainable", "owned", "local", "copy", "trained_model")
@@ -239,16 +253,18 @@ class Ack(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., time_s: _Optional[float] = ..., sent_s: _Optional[float] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("id", "look", "dump", "end_rank")
+    __slots__ = ("id", "look", "dump", "end_rank", "digest")
     ID_FIELD_NUMBER: _ClassVar[int]
     LOOK_FIELD_NUMBER: _ClassVar[int]
     DUMP_FIELD_NUMBER: _ClassVar[int]
     END_RANK_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     id: int
     look: LookCommand
     dump: DumpCommand
     end_rank: EndRankCommand
-    def __init__(self, id: _Optional[int] = ..., look: _Optional[_Union[LookCommand, _Mapping]] = ..., dump: _Optional[_Union[DumpCommand, _Mapping]] = ..., end_rank: _Optional[_Union[EndRankCommand, _Mapping]] = ...) -> None: ...
+    digest: DigestCommand
+    def __init__(self, id: _Optional[int] = ..., look: _Optional[_Union[LookCommand, _Mapping]] = ..., dump: _Optional[_Union[DumpCommand, _Mapping]] = ..., end_rank: _Optional[_Union[EndRankCommand, _Mapping]] = ..., digest: _Optional[_Union[DigestCommand, _Mapping]] = ...) -> None: ...
 
 class LookCommand(_message.Message):
     __slots__ = ("stacks", "recorder", "history")
@@ -277,3 +293,37 @@ class EndRankCommand(_message.Message):
     pid: int
     incident: str
     def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., incident: _Optional[str] = ...) -> None: ...
+
+class DigestCommand(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[DigestRequest]
+    def __init__(self, requests: _Optional[_Iterable[_Union[DigestRequest, _Mapping]]] = ...) -> None: ...
+
+class DigestRequest(_message.Message):
+    __slots__ = ("rank", "pid", "serial", "step", "everything", "targets")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    EVERYTHING_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    pid: int
+    serial: int
+    step: int
+    everything: bool
+    targets: _containers.RepeatedCompositeFieldContainer[DigestTarget]
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., serial: _Optional[int] = ..., step: _Optional[int] = ..., everything: bool = ..., targets: _Optional[_Iterable[_Union[DigestTarget, _Mapping]]] = ...) -> None: ...
+
+class DigestTarget(_message.Message):
+    __slots__ = ("row", "first", "stop", "parts")
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    first: int
+    stop: int
+    parts: int
+    def __init__(self, row: _Optional[int] = ..., first: _Optional[int] = ..., stop: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,105 @@
+"""Digests on demand: where ranks were seen to differ, of all tensors after one and the same step, and of parts of some.
+
+A request stands in the rank's ledger; it is looked for after each step, which takes as long as comparing two numbers.
+What it costs is counted as the ledger's other digests are, and happens a few times in a run at most.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from diagd.probes import cost, digest
+from diagd.probes.box.ledger import LedgerWriter
+from diagd.probes.box.requests import LATE, Request, Target
+
+
+class Row(Protocol):
+    """A tensor of the ledger."""
+
+    number: int
+
+    def tensor(self) -> Any:
+        """What is held there now, or None."""
+
+
+class Sweep:
+    """The request that is being served, of this process's ledger."""
+
+    def __init__(self, writer: LedgerWriter | None = None) -> None:
+        self.writer = writer
+        self.seen = 0  # serial
+        self.request: Request | None = None
+        self.begun = False
+        self.pending: list[tuple[int, list[int], digest.Pending]] = []  # row, edges
+
+    def takes_all(self, step: int) -> bool:
+        """Whether all that is compared is to be digested in and after this step."""
+        return self.request is not None and self.request.everything and self.request.step == step
+
+
+SWEEP = Sweep()
+
+
+def after_step(writer: LedgerWriter | None, step: int, rows: Sequence[Row], is_busy: bool) -> bool:
+    """Serve what was asked for; whether all tensors are to be digested now.
+
+    Args:
+        step: That was completed just now.
+        rows: What there is to digest.
+        is_busy: Whether some of the ledger's own digests have not arrived yet.
+    """
+    if writer is None:
+        return False
+    if SWEEP.writer is not writer:
+        SWEEP.__init__(writer)  # type: ignore[misc]  # another process's, or anew
+    if SWEEP.request is not None:
+        _serve(SWEEP.request, writer, step, rows, is_busy)
+    elif (request := writer.request(SWEEP.seen)) is not None:
+        _take_up(request, writer, step)
+    return SWEEP.takes_all(step)
+
+
+def _take_up(request: Request, writer: LedgerWriter, step: int) -> None:
+    SWEEP.seen = request.serial
+    if request.step <= step:
+        writer.answer(request.serial, LATE)
+    else:
+        SWEEP.request, SWEEP.begun = request, False
+
+
+def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row], is_busy: bool) -> None:
+    if step < request.step:
+        return
+    began = cost.begin()
+    if step == request.step:
+        SWEEP.begun = True
+        _begin(request.targets, rows)
+    _collect(writer, request.step)
+    if step > request.step and not SWEEP.pending and not is_busy:
+        SWEEP.request = None
+        writer.answer(request.serial, request.step if SWEEP.begun else LATE)  # the step may not have been recorded
+    cost.count(began)
+
+
+def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:
+    torch = sys.modules["torch"]
+    if not targets or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+        return
+    by_number = {row.number: row for row in rows}
+    for target in targets:
+        row, edges = by_number.get(target.row), target.edges()
+        tensor = row.tensor() if row is not None else None
+        if tensor is not None and edges and tensor.dim() and 0 <= target.first < target.stop <= tensor.shape[0]:
+            SWEEP.pending.append((target.row, edges, digest.Pending([tensor], edges)))
+
+
+def _collect(writer: LedgerWriter, step: int) -> None:
+    """Write down what has arrived; the device is not waited for."""
+    late = []
+    for row, edges, pending in SWEEP.pending:
+        if not pending.ready():
+            late.append((row, edges, pending))
+            continue
+        for first, stop, bits in zip(edges, edges[1:], pending.bits(), strict=False):
+            writer.part(row, step, first, stop, bits)
+    SWEEP.pending = late
