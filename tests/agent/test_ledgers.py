@@ -11,6 +11,7 @@ from diagd.daemon.state.apply import BadMessage, ledger_values
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.ledger import Flag, Kind, LedgerWriter, Tensor
+from diagd.probes.box.requests import Request
 from diagd.proto.v1.agent_pb2 import Window
 
 WEIGHT = Tensor("Net.fc.weight", Kind.PARAMETER, "float32", "128,64", "ddp", "0,1", Flag.TRAINABLE | Flag.OWNED, 8192)
@@ -43,13 +44,13 @@ def test_what_is_written_comes_over_the_wire_once(writer: LedgerWriter) -> None:
             trainable=False, owned=False, local=True, copy=True, trained_model=False,
         ),
     )  # fmt: skip
-    assert (news.rank, news.pid, news.first_row) == (3, 7, 0)
+    assert (news.rank, news.pid, news.first_row, news.answered) == (3, 7, 0, 0)
     assert list(zip(news.rows, news.steps, news.digests, strict=True)) == [(0, 0, -(2**63)), (1, 5, 2**63 - 1)]
     assert reader.news() is None
     window = Window.FromString(Window(ledgers=[ledger_message(news)]).SerializeToString())
     assert ledger_values(window) == [news]
     writer.sample(0, 33, 4)
-    assert read(reader) == LedgerNews(3, 7, 2, (), [0], [33], [4])
+    assert read(reader) == LedgerNews(3, 7, 2, (), [0], [33], [4], 0, [], [], [], [], [])
     reader.forget_sent()
     again = read(reader)
     assert (again.first_row, again.tensors, list(again.rows)) == (0, news.tensors, [])
@@ -78,14 +79,68 @@ def test_what_was_overwritten_before_it_was_read_is_left_out(writer: LedgerWrite
     assert (news.steps[0], news.digests[-1]) == (5, -(layout.MAX_SAMPLES + 4))
 
 
-def test_tensors_without_room_are_counted(writer: LedgerWriter) -> None:
+def test_there_is_room_for_so_many_tensors(writer: LedgerWriter) -> None:
     for number in range(layout.MAX_ROWS):
         assert writer.add(FROZEN._replace(name=f"{number}")) == number
     assert writer.add(FROZEN) is None
-    assert read(LedgerReader(writer.path, 0, 7)).left_out == 1
 
 
-def test_names_without_room_are_counted(writer: LedgerWriter) -> None:
+def test_how_many_are_left_out_is_told_also_where_none_is_in_it(writer: LedgerWriter) -> None:
+    reader = LedgerReader(writer.path, 0, 7)
+    writer.leave_out()
+    assert (read(reader).left_out, reader.news()) == (1, None)
+    writer.leave_out()
+    assert read(reader).left_out == 2
+
+
+def test_digests_of_parts_and_answers_come_over_the_wire_once(writer: LedgerWriter) -> None:
+    writer.add(WEIGHT)
+    reader = LedgerReader(writer.path, 3, 7)
+    reader.news()
+    writer.part(0, 40, 64, 128, -5)
+    writer.part(0, 40, 128, 2**40, 2**63 - 1)
+    writer.answer(2, 40)
+    news = read(reader)
+    assert (list(news.part_rows), list(news.part_steps)) == ([0, 0], [40, 40])
+    assert (list(news.part_firsts), list(news.part_stops)) == ([64, 128], [128, 2**40])
+    assert (list(news.part_digests), news.answered, news.answer) == ([-5, 2**63 - 1], 2, 40)
+    window = Window.FromString(Window(ledgers=[ledger_message(news)]).SerializeToString())
+    assert ledger_values(window) == [news]
+    assert reader.news() is None
+    writer.answer(3, -1)
+    assert (read(reader).answer, reader.news()) == (-1, None)
+
+
+def test_columns_of_parts_that_do_not_fit_together_are_refused() -> None:
+    window = Window()
+    window.ledgers.add(rank=0, part_rows=bytes(4), part_steps=bytes(8))
+    with pytest.raises(BadMessage):
+        ledger_values(window)
+
+
+def test_what_was_asked_for_is_told_however_many_steps_a_second_there_are(writer: LedgerWriter) -> None:
+    writer.add(WEIGHT)
+    shelf, box = LedgerShelf(), writer.path.with_suffix(".box")
+    shelf.news([(2, 7, box)])
+    shelf.ask(2, 7, Request(1, 1001, True))
+    assert writer.request(0) == Request(1, 1001, True)
+    for step in (1000, 1001, 32 * 1000):
+        writer.sample(0, step, step)
+    (news,) = shelf.news([(2, 7, box)])
+    assert list(news.steps) == [1001]
+
+
+def test_another_process_is_not_asked(writer: LedgerWriter) -> None:
+    writer.add(WEIGHT)
+    shelf = LedgerShelf()
+    shelf.news([(2, 7, writer.path.with_suffix(".box"))])
+    for rank, pid in ((2, 8), (1, 7)):
+        with pytest.raises(ValueError, match="nothing is asked"):
+            shelf.ask(rank, pid, Request(1, 50))
+    assert writer.request(0) is None
+
+
+def test_names_without_room_are_left_out(writer: LedgerWriter) -> None:
     rows = [writer.add(FROZEN._replace(name=f"{number}" + "x" * 900)) for number in range(1300)]
     assert rows[-1] is None
     assert None not in rows[:1000]

@@ -21,6 +21,7 @@ from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.state.model import Detail, Facts, Operation, Stack, Status
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
+from diagd.probes.box.requests import Request, Target
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, DumpCommand, EndRankCommand, LookCommand
 
 
@@ -125,6 +126,15 @@ def test_a_look_that_fails_is_answered_with_its_error(agent: Agent) -> None:
 
     agent.observer.deep = deep  # type: ignore[method-assign]
     assert "KeyError" in agent.ask(Command(id=1, look=LookCommand(stacks=[0]))).error
+
+
+def test_each_rank_is_asked_for_digests_and_what_fails_for_one_is_said(agent: Agent) -> None:
+    command = Command(id=3)
+    command.digest.requests.add(rank=9, pid=9, serial=4, step=60)
+    asked = command.digest.requests.add(rank=1, pid=1001, serial=4, step=60, everything=True)
+    asked.targets.add(row=5, first=0, stop=640, parts=64)
+    assert "rank 9 has no ledger" in agent.ask(command).error
+    assert agent.observer.asked == [(1, 1001, Request(4, 60, True, (Target(5, 0, 640, 64),)))]
 
 
 def test_a_dump_is_answered_with_its_folder(agent: Agent) -> None:

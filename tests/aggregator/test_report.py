@@ -13,6 +13,7 @@ from diagd.daemon.aggregator.reporting import LOST_AFTER_S, job_report, write_re
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Exit, Facts, Status
+from diagd.daemon.state.tensors import LedgerNews
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "contract/report.schema.json").read_text(encoding="utf-8"))
 
@@ -58,6 +59,17 @@ def test_ranks_are_there_with_what_became_of_them() -> None:
 
 def test_a_note_names_its_ranks_where_it_is_not_true_of_all() -> None:
     assert job_report(trained(), [])["notes"] == ["no ptrace", "no stack signal (rank 1)"]
+
+
+def test_tensors_that_are_not_compared_are_counted_where_there_is_somebody_to_compare_with() -> None:
+    state = trained()
+    state.tensors.apply([LedgerNews(0, 10, left_out=3), LedgerNews(1, 11, left_out=3), LedgerNews(2, 12)], 4)
+    (note,) = (note for note in job_report(state, [])["notes"] if "3 tensors are not compared" in note)
+    assert note.endswith("(rank 0, 1)")
+    alone = JobState(job_id="j")
+    alone.apply([Facts(0, pid=10)], [Detail(0, pid=10)], 100.0)
+    alone.tensors.apply([LedgerNews(0, 10, left_out=3)], 1)
+    assert job_report(alone, [])["notes"] == []
 
 
 def test_a_rank_out_of_sight_is_lost_but_not_one_that_ended_or_whose_job_did() -> None:

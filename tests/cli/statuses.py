@@ -44,4 +44,5 @@ def status(*ranks: dict[str, Any], incidents: tuple[dict[str, Any], ...] = (), *
         "ranks": list(ranks),
         "groups": [{"name": "0", "description": "default_pg", "ranks": numbers, "issued_least": 39, "issued_most": 40}],
         "incidents": list(incidents),
+        "notes": [],
     }  # fmt: skip

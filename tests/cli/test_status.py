@@ -20,6 +20,7 @@ from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.aggregator.web import WebServer
 from diagd.daemon.cli.jobview.source import read_status, whole
 from diagd.daemon.state.model import Detail, Group, Status
+from diagd.daemon.state.tensors import LedgerNews
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.box.writer import BoxWriter
@@ -104,13 +105,23 @@ def test_what_a_watch_of_another_version_leaves_out_is_null() -> None:
     assert (found["ranks"][0]["pid"], found["ranks"][0]["step_seconds"], found["groups"]) == (5, None, [])
 
 
-def test_the_command_prints_it_whole(http: str, tmp_path: Path) -> None:
+def asked(http: str, tmp_path: Path, *options: str) -> str:
+    """What the command prints."""
     run_dir = tmp_path / f"diagd-{os.getuid()}" / "demo"
     run_dir.mkdir(parents=True)
     run = {"job_id": "demo", "http": http, "supervisor_pid": os.getpid(), "exit_code": None}
     (run_dir / "run.json").write_text(json.dumps(run))
     done = subprocess.run(
-        [sys.executable, "-m", "diagd.daemon.cli", "status", "--job", "demo", "--json"],
+        [sys.executable, "-m", "diagd.daemon.cli", "status", "--job", "demo", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    check_status(json.loads(done.stdout))
+    return done.stdout
+
+
+def test_the_command_prints_it_whole(http: str, tmp_path: Path) -> None:
+    check_status(json.loads(asked(http, tmp_path, "--json")))
+
+
+def test_what_is_not_watched_is_said(hub: Hub, http: str, tmp_path: Path) -> None:
+    hub.find("demo").state.tensors.apply([LedgerNews(0, 1000, left_out=7)], 3)
+    assert "not watched: 7 tensors are not compared with other ranks'" in asked(http, tmp_path)

@@ -8,7 +8,7 @@ import torch
 from tests.cuda_ext.conftest import HostKernel, by_device
 
 from diagd.cuda_ext.definition import BLOCK_BYTES, of_bytes
-from diagd.cuda_ext.digest import Digest, begin, digest, digest_many, digest_rows
+from diagd.cuda_ext.digest import Digest, begin, begin_rows, digest, digest_many, digest_rows
 from diagd.cuda_ext.elements import DEVICE_PIECE_BYTES, HOST_PIECE_BYTES
 
 Taken = Callable[[torch.Tensor], Digest]
@@ -97,6 +97,21 @@ def test_a_row_digests_as_a_tensor_of_its_own(taken: Taken) -> None:
     tensor = of_dtype(torch.bfloat16, 7 * 13 * 3).view(7, 13, 3)
     for one in (tensor, tensor.permute(1, 2, 0)):
         assert [row.bits for row in digest_rows(one)] == [taken(row.clone()).bits for row in one]
+
+
+def test_runs_of_rows_digest_as_tensors_of_their_own(taken: Taken) -> None:
+    tensor = of_dtype(torch.bfloat16, 7 * 13 * 3).view(7, 13, 3)
+    for one in (tensor, tensor.permute(1, 2, 0)):
+        found = begin_rows(one, [0, 1, 4, 7]).result()
+        assert [run.bits for run in found] == [taken(one[a:b].clone()).bits for a, b in ((0, 1), (1, 4), (4, 7))]
+
+
+@pytest.mark.parametrize("edges", [[0, 8], [2, 2], [-1, 3], [3, 1]])
+def test_rows_that_a_tensor_does_not_have_are_refused(edges: list[int]) -> None:
+    with pytest.raises(ValueError, match="no rows between"):
+        begin_rows(torch.ones(7, 2), edges)
+    with pytest.raises(ValueError, match="no rows between"):
+        begin_rows(torch.tensor(1.0), [0, 1])
 
 
 def test_what_is_begun_on_a_cpu_is_done(taken: Taken) -> None:

@@ -69,6 +69,7 @@ class _Ledger:
         self.bytes = 0
         self.rows: list[_Row] = []
         self.known: dict[str, _Row] = {}
+        self.left_out: set[str] = set()  # each is counted once
         self.slots: dict[int, list[_Row]] = {}
         self.frozen: dict[int, list[_Row]] = {}
         self.states: dict[int, list[_Row]] = {}
@@ -223,8 +224,8 @@ def _look(optimizer: Any) -> None:
             _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
             if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED:
                 _look_at_owned(found, tensor)
-        elif LEDGER.writer is not None:
-            LEDGER.writer.leave_out()
+        else:
+            _leave_out(f"{int(found.kind)} {found.name}")
 
 
 def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
@@ -256,12 +257,19 @@ def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[
         return known
     number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
     if number is None:
+        _leave_out(key)
         STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
         return None
     row = LEDGER.known[key] = _Row(number, found.name, read, shape)
     if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:
         _enlist(row, found.kind, found.flags, tensor)
     return row
+
+
+def _leave_out(key: str) -> None:
+    if LEDGER.writer is not None and key not in LEDGER.left_out:
+        LEDGER.left_out.add(key)
+        LEDGER.writer.leave_out()
 
 
 def _described(found: "inventory.Found | states.Owner", tensor: Any) -> Tensor:

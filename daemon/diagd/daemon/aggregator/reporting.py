@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def job_report(state: JobState, incidents: Sequence[Incident]) -> dict[str, Any]
             [*(_rank(state, rank) for rank in ranks), *_never_joined(state)], key=lambda entry: int(entry["rank"])
         ),
         "incidents": [incident.as_json() for incident in sorted(incidents, key=lambda i: i.order)],
-        "notes": _notes(state),
+        "notes": job_notes(state),
         "plots": plots_of(state, incidents),
     }
 
@@ -89,17 +89,25 @@ def _never_joined(state: JobState) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(state: JobState) -> list[str]:
+def job_notes(state: JobState) -> list[str]:
     """What is not watched: each note once, with the ranks that it is true of where those are not all."""
     ranks_by_note: dict[str, list[int]] = {}
     for rank, detail in sorted(state.details.items()):
-        for note in detail.notes:
+        for note in (*detail.notes, *_left_out(state, rank)):
             ranks_by_note.setdefault(note, []).append(rank)
     everyone = len(state.details)
     return [
         note if len(ranks) == everyone else f"{note} (rank {', '.join(map(str, ranks))})"
         for note, ranks in ranks_by_note.items()
     ]
+
+
+def _left_out(state: JobState, rank: int) -> Iterator[str]:
+    """Tensors that have no place in the rank's ledger; alone, there is nothing that it is compared with."""
+    count = state.tensors.left_out.get(rank, 0)
+    if count and state.world_size > 1:
+        what = f"{count} tensors are" if count > 1 else "1 tensor is"
+        yield f"{what} not compared with other ranks': no room in the ledger, or memory that is not to be read"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from diagd.daemon.aggregator.loop import JobLoop
-from diagd.daemon.aggregator.reporting import shown_status
+from diagd.daemon.aggregator.reporting import job_notes, shown_status
 from diagd.daemon.detectors.lateness import lateness
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Group
@@ -39,6 +39,7 @@ def status(loop: JobLoop) -> dict[str, Any]:
         "ranks": [_rank(loop, rank, late_s.get(rank)) for rank in loop.state.ranks()],
         "groups": _groups(loop),
         "incidents": [incident.as_json() for incident in loop.book.incidents],
+        "notes": job_notes(loop.state),
     }
 
 

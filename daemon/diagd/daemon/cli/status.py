@@ -19,6 +19,7 @@ def command(job: str | None, as_json: bool) -> None:
     from diagd.daemon.cli.jobview.source import read_status
     from diagd.daemon.cli.jobview.table import row
     from diagd.daemon.cli.jobview.text import duration
+    from diagd.daemon.report.drill import unwatched
 
     found = find_job(job)
     status = read_status(found)
@@ -39,6 +40,8 @@ def command(job: str | None, as_json: bool) -> None:
     for incident in status["incidents"]:
         if incident.get("state", "open") == "open":
             click.echo(f"{incident['severity']} {incident['kind']}: {incident['summary']}")
+    for note in unwatched(status["notes"]):
+        click.echo(f"not watched: {note}")
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
 from diagd.daemon.detectors.parting import How, Parted, at_one_step, model_of, parted
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import JobState
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary

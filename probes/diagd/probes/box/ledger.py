@@ -107,11 +107,10 @@ class LedgerWriter:
         HEADER.pack_into(self._map, 0, MAGIC, VERSION, SIZE, os.getpid(), 0, time.monotonic_ns())
 
     def add(self, tensor: Tensor) -> int | None:
-        """Describe a tensor; its row, None where there is no room, which is counted."""
+        """Describe a tensor; its row, None where there is no room."""
         texts = [self._string(t) for t in (tensor.name, tensor.shape, tensor.dtype, tensor.placement, tensor.peers)]
         row = self._rows
         if row >= MAX_ROWS or None in texts:
-            self.leave_out()
             return None
         ROW.pack_into(self._map, ROWS_AT + row * ROW.size, *texts, int(tensor.kind), int(tensor.flags), 0, tensor.numel)
         self._rows = self._numbers[NUMBERS_AT // 8 + Number.ROWS] = row + 1

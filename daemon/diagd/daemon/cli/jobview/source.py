@@ -38,6 +38,7 @@ def whole(found: Mapping[str, Any]) -> dict[str, Any]:
         "ranks": [{**_NO_RANK, **rank} for rank in found["ranks"]],
         "groups": found.get("groups", []),
         "incidents": found.get("incidents", []),
+        "notes": found.get("notes", []),
     }
 
 
