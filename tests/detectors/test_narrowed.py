@@ -111,3 +111,12 @@ def test_of_several_tensors_the_first_are_said_with_their_rows() -> None:
     found = made.finds()
     assert "row" not in found.summary
     assert sum("all 64 parts" in e.what for e in found.causes[0].evidence) == 3
+
+
+def test_of_gradients_that_were_lost_it_is_said_where_in_the_weights_it_shows() -> None:
+    given = replace(DDP, kind="gradient")
+    made = training({DDP: only(1, since=30), given: only(1, since=30)})
+    made.state.tensors.entries[0].where = where((512, 520))
+    found = made.finds()
+    assert found.kind == "divergence.gradient"
+    assert "rows 512-519 of 4096 (0.2 %) of Net.head.weight differ" in found.causes[0].evidence[-1].what

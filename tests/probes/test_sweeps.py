@@ -94,14 +94,14 @@ def test_after_the_step_it_names_everything_is_due_and_parts_are_told_and_then_i
     tensor = torch.arange(12.0).reshape(6, 2)
     rows = [Tensor(0, tensor), Tensor(1, None), Tensor(2, torch.tensor(1.0))]
     reader.ask(Request(1, 5, True, (Target(0, 0, 6, 3), Target(1, 0, 2, 2), Target(2, 0, 1, 1), Target(0, 4, 9, 2))))
-    due = [sweeps.after_step(writer, step, rows, False) for step in (3, 4, 5)]
+    due = [sweeps.after_step(writer, step, rows) for step in (3, 4, 5)]
     assert due == [False, False, True]
     told = parts_of(news(reader))
     expected = digest.Pending([tensor[0:2], tensor[2:4], tensor[4:6]]).bits()
     assert told == [(0, 5, 2 * n, 2 * n + 2, bits) for n, bits in enumerate(expected)]
-    assert not sweeps.after_step(writer, 6, rows, True)
+    assert not sweeps.after_step(writer, 6, rows, [4, 5])
     assert reader.news() is None  # some of the ledger's own have not arrived
-    assert not sweeps.after_step(writer, 7, rows, False)
+    assert not sweeps.after_step(writer, 7, rows, [6])
     assert (news(reader).answered, sweeps.SWEEP.request) == (1, None)
     assert writer.request(1) is None
 
@@ -109,22 +109,32 @@ def test_after_the_step_it_names_everything_is_due_and_parts_are_told_and_then_i
 @pytest.mark.parametrize("step", [5, 6])
 def test_a_rank_that_has_made_the_step_says_so(writer: LedgerWriter, reader: LedgerReader, step: int) -> None:
     reader.ask(Request(1, 5, True))
-    assert not sweeps.after_step(writer, step, [], False)
+    assert not sweeps.after_step(writer, step, [])
     found = news(reader)
     assert (found.answered, found.answer) == (1, LATE)
 
 
 def test_a_step_that_was_not_recorded_is_late_too(writer: LedgerWriter, reader: LedgerReader) -> None:
     reader.ask(Request(1, 5, True))
-    sweeps.after_step(writer, 4, [], False)
-    sweeps.after_step(writer, 6, [], False)
+    sweeps.after_step(writer, 4, [])
+    sweeps.after_step(writer, 6, [])
     assert news(reader).answer == LATE
 
 
 def test_another_ledger_begins_anew(writer: LedgerWriter, reader: LedgerReader, tmp_path: Path) -> None:
     reader.ask(Request(1, 5, True))
-    sweeps.after_step(writer, 4, [], False)
-    assert not sweeps.after_step(LedgerWriter(tmp_path / "8-1.ledger"), 5, [], False)
+    sweeps.after_step(writer, 4, [])
+    assert not sweeps.after_step(LedgerWriter(tmp_path / "8-1.ledger"), 5, [])
+
+
+def test_gradients_of_a_large_model_are_not_kept_alive_for_it(writer: LedgerWriter, reader: LedgerReader) -> None:
+    for serial, is_small in enumerate((True, False), 1):
+        reader.ask(Request(serial, 10 * serial, True))
+        sweeps.after_step(writer, 10 * serial - 2, [], is_small=is_small)
+        assert sweeps.SWEEP.takes_gradients(10 * serial) == is_small
+        assert sweeps.SWEEP.takes_all(10 * serial)
+        assert not sweeps.SWEEP.takes_all(10 * serial + 1)
+        sweeps.after_step(writer, 10 * serial + 1, [])
 
 
 class World:

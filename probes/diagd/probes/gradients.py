@@ -36,7 +36,7 @@ class Given:
         self.step = step
         return (
             self.rows
-            if early or SWEEP.takes_all(step)
+            if early or SWEEP.takes_gradients(step)
             else self.slots.get(step % TURN, [])
             if is_turn(step, TURN)
             else []

@@ -176,9 +176,10 @@ def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:
 
 def _due(step: int) -> list[_Row]:
     """By the step's number, which is the same on every rank, and by how rare samples have to be on this one."""
-    if sweeps.after_step(LEDGER.writer, step, LEDGER.rows, bool(LEDGER.pending)):
+    missing, is_small = [taken for _, taken, _ in LEDGER.pending], LEDGER.bytes <= EARLY_BYTES
+    if sweeps.after_step(LEDGER.writer, step, LEDGER.rows, missing, is_small):
         return LEDGER.rows
-    if step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES:
+    if step <= LEDGER.early_until and is_small:
         return LEDGER.rows
     taken = [rows.get(step % turn, ()) for rows, turn in _kinds() if rows and gradients.is_turn(step, turn)]
     return [row for rows in taken for row in rows]

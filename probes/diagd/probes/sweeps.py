@@ -5,7 +5,7 @@ What it costs is counted as the ledger's other digests are, and happens a few ti
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from diagd.probes import cost, digest
@@ -30,31 +30,40 @@ class Sweep:
         self.seen = 0  # serial
         self.request: Request | None = None
         self.begun = False
+        self.with_gradients = False
         self.pending: list[tuple[int, list[int], digest.Pending]] = []  # row, edges
 
     def takes_all(self, step: int) -> bool:
         """Whether all that is compared is to be digested in and after this step."""
         return self.request is not None and self.request.everything and self.request.step == step
 
+    def takes_gradients(self, step: int) -> bool:
+        """Whether that goes for gradients too: on a device they live until they are digested, a step longer."""
+        return self.with_gradients and self.takes_all(step)
+
 
 SWEEP = Sweep()
 
 
-def after_step(writer: LedgerWriter | None, step: int, rows: Sequence[Row], is_busy: bool) -> bool:
+def after_step(
+    writer: LedgerWriter | None, step: int, rows: Sequence[Row], missing: Iterable[int] = (), is_small: bool = True
+) -> bool:
     """Serve what was asked for; whether all tensors are to be digested now.
 
     Args:
         step: That was completed just now.
         rows: What there is to digest.
-        is_busy: Whether some of the ledger's own digests have not arrived yet.
+        missing: Steps after which the ledger has taken digests that have not arrived yet.
+        is_small: Whether gradients may be kept until their digests are there.
     """
     if writer is None:
         return False
     if SWEEP.writer is not writer:
         SWEEP.__init__(writer)  # type: ignore[misc]  # another process's, or anew
     if SWEEP.request is not None:
-        _serve(SWEEP.request, writer, step, rows, is_busy)
+        _serve(SWEEP.request, writer, step, rows, missing)
     elif (request := writer.request(SWEEP.seen)) is not None:
+        SWEEP.with_gradients = is_small
         _take_up(request, writer, step)
     return SWEEP.takes_all(step)
 
@@ -67,7 +76,7 @@ def _take_up(request: Request, writer: LedgerWriter, step: int) -> None:
         SWEEP.request, SWEEP.begun = request, False
 
 
-def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row], is_busy: bool) -> None:
+def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row], missing: Iterable[int]) -> None:
     if step < request.step:
         return
     began = cost.begin()
@@ -75,7 +84,7 @@ def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row
         SWEEP.begun = True
         _begin(request.targets, rows)
     _collect(writer, request.step)
-    if step > request.step and not SWEEP.pending and not is_busy:
+    if step > request.step and not SWEEP.pending and all(one > request.step for one in missing):
         SWEEP.request = None
         writer.answer(request.serial, request.step if SWEEP.begun else LATE)  # the step may not have been recorded
     cost.count(began)

@@ -70,10 +70,11 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
-    yield from _by_tensors([*gradients(scene.state, found), *by_equal_gradients(scene.state, found)], scene.state)
+    found = [*gradients(scene.state, found), *by_equal_gradients(scene.state, found)]
+    yield from _by_tensors(scene.state, found)
 
 
-def _by_tensors(found: list[Parted], state: JobState) -> Iterator[Finding]:
+def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:
     by_hand = bool(found) and _is_by_hand(state)
     groups: dict[tuple[int, str, str, How, tuple[int, ...]], list[Parted]] = {}
     for one in found:
@@ -85,9 +86,8 @@ def _by_tensors(found: list[Parted], state: JobState) -> Iterator[Finding]:
         told[culprits] = depth
         told.setdefault(parts[0].minority, depth)
         since = min(one.since for one in found if one.minority == parts[0].minority and model_of(one.entry) == model)
-        yield replace(
-            _finding(kind, model, how, culprits, parts, by_hand), step=since
-        )  # where its effect was seen first
+        finding = narrowed.with_places(_finding(kind, model, how, culprits, parts, by_hand), state, parts)
+        yield replace(finding, step=since)  # where its effect was seen first
 
 
 def _depth(one: Parted) -> int:
@@ -103,8 +103,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     key = f"{how.value}_by_hand" if how in _BY_HAND and by_hand else how.value
-    evidence = (*_evidence(first), *_places(found))
-    cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, evidence)
+    cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
         severity=Severity.CRITICAL if sure else Severity.WARNING,
@@ -172,14 +171,6 @@ def _evidence(one: Parted) -> tuple[Evidence, ...]:
             )
         said.append(Evidence(text, "ledger", step=seen.last_equal))
     return (*said, Evidence(one.said, "probe", step=one.since)) if one.said else tuple(said)
-
-
-def _places(found: list[Parted]) -> Iterator[Evidence]:
-    """Where in the tensors the ranks differ, of the first few that were looked at so closely."""
-    seen = [one.entry for one in found if one.entry.where is not None]
-    for entry in seen[: narrowed.SHOWN]:
-        if said := narrowed.evidence(entry):
-            yield Evidence(said, "ledger", step=entry.where.step if entry.where else None)
 
 
 def _times(one: Parted) -> str:

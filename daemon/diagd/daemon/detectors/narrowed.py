@@ -1,6 +1,9 @@
 """Which tensors deserve digests out of turn, and where in them the ranks differ, in words."""
 
+from dataclasses import replace
+
 from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Evidence, Finding
 from diagd.daemon.detectors.parting import How, Parted, at_one_step, suspected
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import Entry
@@ -40,6 +43,19 @@ def evidence(entry: Entry) -> str:
     text = f"{found}{shard} of {entry.name} {_verb(where)} after step {where.step}: {sides}"
     unequal = f"{where.unequal} of {where.parts} parts compared" if where.parts > 1 else "the part compared"
     return f"{text}; {unequal} {'are' if where.unequal > 1 else 'is'} unequal"
+
+
+def with_places(finding: Finding, state: JobState, found: list[Parted]) -> Finding:
+    """The same, with where in the tensors the ranks differ: of the first few that were looked at so closely.
+
+    Of gradients, which are gone by then, in the weights that were made from them.
+    """
+    weights = {(one.name, one.peers): one for one in state.tensors.entries if one.kind == "parameter" and one.where}
+    entries = [weights.get((p.entry.name, p.entry.peers)) if p.entry.kind == "gradient" else p.entry for p in found]
+    said = [(one.where, text) for one in entries if one is not None and one.where and (text := evidence(one))]
+    more = tuple(Evidence(text, "ledger", step=where.step) for where, text in said[:SHOWN])
+    first = finding.causes[0]
+    return replace(finding, causes=(replace(first, evidence=(*first.evidence, *more)), *finding.causes[1:]))
 
 
 def reading(how: How, found: list[Parted]) -> str:
