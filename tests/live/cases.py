@@ -29,6 +29,7 @@ class Case:
     kinds: tuple[str, ...] = ()
     ranks: tuple[tuple[int, ...], ...] = ()  # culprits; none: anything goes
     where: tuple[str, ...] = ()  # functions, or file:line; none: anything goes
+    says: tuple[str, ...] = ()  # words that the incident's summary or its first cause must hold
     quiet: bool = False  # a control that gives no reason for a warning either, be it one that resolves
     smoke: bool = False
     handed: bool = False  # judged by hang and exit alone, as it may also show faults of other families
@@ -74,6 +75,7 @@ def _case(entry: Mapping[str, Any], script: Path, *, handed: bool = False) -> Ca
         kinds=tuple(entry.get("kinds", ())),
         ranks=tuple(tuple(sorted(ranks)) for ranks in entry.get("ranks", ())),
         where=tuple(entry.get("where", ())),
+        says=tuple(entry.get("says", ())),
         quiet=bool(entry.get("quiet", False)),
         smoke=bool(entry.get("smoke", False)),
         handed=handed,

@@ -104,12 +104,20 @@ def _judge_fault(case: Case, report: Mapping[str, Any], verdict: Verdict) -> Non
     if top is not None:
         verdict.top = (top["id"], top["kind"])
         _judge_culprits(case, top, verdict)
+        verdict.faults += [f"does not say {words!r}" for words in case.says if words not in _said(top)]
     if not verdict.kind:
         verdict.faults.append(f"kind: {verdict.got}")
     families = {kind.partition(".")[0] for kind in case.kinds}
     other = [i for i in incidents[1:] if i["severity"] == "critical" and i["kind"].partition(".")[0] not in families]
     if other:
         verdict.faults.append(f"unrelated: {shown(other)}")
+
+
+def _said(incident: Mapping[str, Any]) -> str:
+    causes = incident["causes"][:1]
+    return " ".join(
+        [incident["summary"], *(c["cause"] for c in causes), *(e["what"] for c in causes for e in c["evidence"])]
+    )
 
 
 def _judge_culprits(case: Case, top: Mapping[str, Any], verdict: Verdict) -> None:
