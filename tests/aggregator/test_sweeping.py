@@ -147,10 +147,11 @@ def test_a_rank_that_was_past_the_step_is_asked_again_and_further_ahead() -> Non
     ranks.part()
     first = ranks.due()
     ranks.step(1)
-    late = [LedgerNews(r, 100 + r, answered=1, answer=-1 if r == 2 else first[0].step) for r in RANKS]
+    serial = first[0].serial
+    late = [LedgerNews(r, 100 + r, answered=serial, answer=-1 if r == 2 else first[0].step) for r in RANKS]
     ranks.state.tensors.apply(late, 3)
     second = ranks.due()
-    assert (second[0].serial, second[0].everything, len(second[0].targets)) == (2, True, 1)
+    assert (second[0].serial, second[0].everything, len(second[0].targets)) == (serial + 1, True, 1)
     assert second[0].step == ranks.at + 48
 
 
@@ -180,6 +181,16 @@ def test_sweeps_are_few_and_far_between() -> None:
     assert len(steps) == sweeping.MAX_SWEEPS
     assert all(later - earlier >= sweeping.BETWEEN_SWEEPS for earlier, later in pairwise(steps))
     assert len(ranks.asked) <= sweeping.MAX_REQUESTS
+
+
+def test_numbers_of_an_aggregator_before_this_one_are_not_used_again() -> None:
+    serials: list[int] = []
+    for _ in range(2):
+        ranks = Ranks({HEAD: range(517, 518)})
+        ranks.now_s += 1000.0 * len(serials)
+        ranks.part()
+        serials.append(ranks.due()[0].serial)
+    assert serials[0] < serials[1]
 
 
 @pytest.mark.parametrize("reason", ["gone", "pace"])

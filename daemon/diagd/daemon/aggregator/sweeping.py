@@ -49,6 +49,7 @@ class Sweeps:
     sweeps: int = 0
     requests: int = 0
     asked: Asked | None = None
+    _serial: int = 0
     _lead: float = LEAD_S
     _swept_at: int = -BETWEEN_SWEEPS
     _swept: set[int] = field(default_factory=set)  # entries that were suspected then, by id
@@ -68,7 +69,9 @@ class Sweeps:
         if not (everything or targets):
             return {}
         until_s = now_s + EXPIRES_S + 3 * ahead * interval_s
-        return self._ask(state, Asked(self.requests + 1, step, until_s, {}, everything, []), targets)
+        # Ranks may know numbers of an aggregator before this one.
+        self._serial = max(self._serial + 1, int(now_s))
+        return self._ask(state, Asked(self._serial, step, until_s, {}, everything, []), targets)
 
     def _is_done(self, asked: Asked, state: JobState, now_s: float) -> bool:
         answers = [state.tensors.answers.get(rank, (0, 0)) for rank in asked.pids]
@@ -117,7 +120,7 @@ class Sweeps:
     def _ask(
         self, state: JobState, asked: Asked, targets: list[tuple[Entry, list[DigestTarget]]]
     ) -> dict[int, DigestRequest]:
-        self.requests, self.asked = asked.serial, asked
+        self.requests, self.asked = self.requests + 1, asked
         asked.entries = [(entry, entry.where) for entry, _ in targets]
         found = {rank: _request(state, rank, asked, targets) for rank in state.tensors.ranks}
         asked.pids = {rank: request.pid for rank, request in found.items()}
