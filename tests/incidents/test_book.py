@@ -1,6 +1,7 @@
 """Findings become incidents in one place: when they open, change, are explained and are over."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from tests.detectors.states import Job, at, job
@@ -338,3 +339,12 @@ def test_a_rank_that_was_called_late_while_it_was_dying_is_one_incident_by_its_d
     seen.job.raises(2, "ZeroDivisionError", "division by zero")
     seen.passes(2)
     assert (seen.only.kind, seen.only.severity) == ("exit.error", Severity.CRITICAL)
+
+
+def test_where_in_a_tensor_ranks_differ_is_news_also_when_it_is_found_out_later() -> None:
+    found = Finding("divergence.parameter", Severity.CRITICAL, (1,), "rank 1 differs in w", (), sure=True, key="Net")
+    book, state = IncidentBook(), job(3).state
+    (opened,) = book.update([found], state)
+    assert book.update([found], state) == []
+    assert book.update([replace(found, summary="rank 1 differs in row 5 of w")], state) == [opened]
+    assert opened.summary == "rank 1 differs in row 5 of w"

@@ -190,6 +190,19 @@ def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_a
 
 
 @pytest.mark.usefixtures("world")
+def test_a_tensor_that_cannot_be_read_is_counted_once_however_often_models_are_looked_for() -> None:
+    model = Shed()
+    model.wall.register_buffer("ghost", torch.empty(2, device="meta"))
+    train(model, 40)
+    STATE.live[Live.STEP] = 40
+    train(model, 44, since=40)
+    assert ledger.LEDGER.looks == 1
+    writer = ledger.LEDGER.writer
+    assert writer is not None
+    assert LedgerReader(writer.path, 0, 1)._number(Number.LEFT_OUT) == 1
+
+
+@pytest.mark.usefixtures("world")
 def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
 
