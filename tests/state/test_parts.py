@@ -92,7 +92,7 @@ def test_what_ranks_tell_of_parts_is_compared_and_their_answers_are_kept(book: T
     (entry,) = book.entries
     assert entry.where == Where(40, ((1024, 2048),), 1024, 4, 1, [[0, 2], [1]])
     assert (book.asked, book.answers) == ({40}, dict.fromkeys(RANKS, (1, 40)))
-    assert (book.ranks, book.rows(1)) == (RANKS, (101, {0: 0}))
+    assert (book.ranks, book.pid(1), book.pid(7)) == (RANKS, 101, 0)
 
 
 def test_of_a_rank_that_came_too_late_no_step_is_known(book: TensorLedger) -> None:
@@ -104,3 +104,11 @@ def test_another_process_under_the_number_begins_anew(book: TensorLedger) -> Non
     book.apply([LedgerNews(1, 7, 0, (WEIGHT,))], 3)
     assert book.entries[0].where is None
     assert 1 not in book.answers
+
+
+def test_a_tensor_is_found_in_a_rank_s_ledger_wherever_it_stands_there(book: TensorLedger) -> None:
+    other = TensorInfo("Net.other", shape=(2,))
+    book.apply([LedgerNews(0, 100, 1, (other,)), LedgerNews(1, 101, 5, (other,))], 3)
+    assert [book.row(rank, 1, near) for rank, near in ((0, None), (0, 1), (1, 1), (2, 1), (7, None))] == [
+        1, 1, 5, None, None,
+    ]  # fmt: skip

@@ -87,7 +87,6 @@ class Sweeps:
         """A rank was past the step, or has not answered: what it was asked for is still to be done."""
         self._lead *= LATER
         if asked.everything:
-            self.sweeps -= 1
             self._swept_at = -BETWEEN_SWEEPS
             self._swept.clear()
         for entry, before in asked.entries:
@@ -122,8 +121,14 @@ class Sweeps:
     ) -> dict[int, DigestRequest]:
         self.requests, self.asked = self.requests + 1, asked
         asked.entries = [(entry, entry.where) for entry, _ in targets]
-        found = {rank: _request(state, rank, asked, targets) for rank in state.tensors.ranks}
-        asked.pids = {rank: request.pid for rank, request in found.items()}
+        asked.pids = {rank: state.tensors.pid(rank) for rank in state.tensors.ranks}
+        places = {id(entry): index for index, entry in enumerate(state.tensors.entries)}
+        found = {
+            rank: DigestRequest(rank=rank, pid=pid, serial=asked.serial, step=asked.step, everything=asked.everything)
+            for rank, pid in asked.pids.items()
+        }
+        for entry, parts in targets:
+            _add(state, found, places[id(entry)], parts)
         return found
 
 
@@ -138,20 +143,17 @@ def _interval_s(state: JobState) -> float:
 
 def _has_changed(state: JobState, pids: dict[int, int]) -> bool:
     """Whether some rank is not the process any more that was asked, or is gone."""
-    return any(state.tensors.rows(rank)[0] != pid or state.status(rank).gone for rank, pid in pids.items())
+    return any(state.tensors.pid(rank) != pid or state.status(rank).gone for rank, pid in pids.items())
 
 
-def _request(
-    state: JobState, rank: int, asked: Asked, targets: list[tuple[Entry, list[DigestTarget]]]
-) -> DigestRequest:
-    pid, rows = state.tensors.rows(rank)
-    request = DigestRequest(rank=rank, pid=pid, serial=asked.serial, step=asked.step, everything=asked.everything)
-    by_entry = {id(state.tensors.entries[index]): row for index, row in rows.items()}
-    for entry, parts in targets:
-        row = by_entry.get(id(entry))
-        if row is not None:
+def _add(state: JobState, requests: dict[int, DigestRequest], index: int, parts: Iterable[DigestTarget]) -> None:
+    """Ask these ranks for parts of a tensor, where they have it."""
+    row = None
+    for rank, request in requests.items():
+        found = state.tensors.row(rank, index, row)
+        if found is not None:
+            row = found
             request.targets.extend(DigestTarget(row=row, first=p.first, stop=p.stop, parts=p.parts) for p in parts)
-    return request
 
 
 def _spans(entry: Entry) -> list[tuple[int, int]]:

@@ -73,10 +73,16 @@ class TensorLedger:
         for index, step in sorted(parts):
             self._compare_parts(index, step, world_size)
 
-    def rows(self, rank: int) -> tuple[int, dict[int, int]]:
-        """The rank's process, and by which row of its ledger it knows each of the entries (by index) that it has."""
-        pid, rows = self._rows.get(rank, (0, {}))
-        return pid, {index: row for row, index in rows.items()}
+    def pid(self, rank: int) -> int:
+        """The rank's process; 0 where it has no ledger."""
+        return self._rows[rank][0] if rank in self._rows else 0
+
+    def row(self, rank: int, index: int, near: int | None) -> int | None:
+        """By which row of its ledger the rank knows one of the entries; likely `near`, as another rank has it."""
+        rows = self._rows[rank][1] if rank in self._rows else {}
+        if near is not None and rows.get(near) == index:
+            return near
+        return next((row for row, at in rows.items() if at == index), None)
 
     @property
     def ranks(self) -> tuple[int, ...]:
