@@ -85,7 +85,7 @@ def test_an_incident_names_the_rows_and_reads_them() -> None:
     found = made.finds()
     assert "in row 517 of 4096 (0.02 %) of Net.head.weight, since step 33" in found.summary
     (cause,) = found.causes
-    assert "a flipped bit or a stray write" in cause.text
+    assert "there alone, as after a flipped bit" in cause.text
     assert "row 517" in cause.evidence[-1].what
     assert cause.evidence[-1].step == 97
 

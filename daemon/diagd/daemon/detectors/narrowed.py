@@ -64,7 +64,7 @@ def reading(how: How, found: list[Parted]) -> str:
     if how is not How.CHANGED or not wheres or any(where is None for where in wheres):
         return ""
     if len(found) <= SHOWN and all(where is not None and is_place(where) for where in wheres):
-        return ": only there, as after a flipped bit or a stray write, not as after another update or a load"
+        return ": there alone, as after a flipped bit, a stray write, or an update of those rows only"
     if all(where is not None and where.parts > 1 and where.unequal == where.parts for where in wheres):
         return ": throughout, as after another update or a load, not as after a flipped bit"
     return ""
