@@ -193,6 +193,7 @@ def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_a
 def test_a_tensor_that_cannot_be_read_is_counted_once_however_often_models_are_looked_for() -> None:
     model = Shed()
     model.wall.register_buffer("ghost", torch.empty(2, device="meta"))
+    model.wall.register_buffer("nothing", torch.empty(0))  # of which there is nothing to compare
     train(model, 40)
     STATE.live[Live.STEP] = 40
     train(model, 44, since=40)

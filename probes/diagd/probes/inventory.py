@@ -38,6 +38,14 @@ class Found(NamedTuple):
         """What this rank itself holds of it now; None where there is nothing any more."""
         return held(self.module, self.leaf, self.kind)
 
+    def is_empty(self) -> bool:
+        """Whether nothing of it lies here at all, as of a tensor that has fewer rows than there are shards."""
+        table = self.module.__dict__.get("_parameters" if self.kind == Kind.PARAMETER else "_buffers") or {}
+        tensor = table.get(self.leaf)
+        if tensor is not None and _is_dtensor(tensor):
+            tensor = tensor._local_tensor
+        return tensor is None or (_is_plain(tensor) and not tensor.numel())
+
 
 class _Place(NamedTuple):
     path: str
@@ -64,13 +72,17 @@ def local(tensor: Any) -> Any:
     """The plain tensor behind it; None where its memory is not to be read."""
     if tensor is None:
         return None
-    torch = sys.modules["torch"]
     if _is_dtensor(tensor):
         tensor = tensor._local_tensor
-    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
-    if not plain or tensor.layout is not torch.strided or tensor.device.type not in ("cpu", "cuda"):
+    strided = sys.modules["torch"].strided
+    if not _is_plain(tensor) or tensor.layout is not strided or tensor.device.type not in ("cpu", "cuda"):
         return None
     return tensor if tensor.numel() and tensor.untyped_storage().size() else None
+
+
+def _is_plain(tensor: Any) -> bool:
+    torch = sys.modules["torch"]
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
 
 
 class Survey(NamedTuple):

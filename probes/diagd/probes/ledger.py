@@ -225,7 +225,7 @@ def _look(optimizer: Any) -> None:
             _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
             if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED:
                 _look_at_owned(found, tensor)
-        else:
+        elif not found.is_empty():
             _leave_out(f"{int(found.kind)} {found.name}")
 
 
