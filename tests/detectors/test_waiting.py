@@ -167,6 +167,24 @@ def test_a_rank_that_never_reported_is_not_blamed_for_that() -> None:
     assert "nothing is heard" in found[0].summary
 
 
+@pytest.mark.parametrize(("seconds", "severity"), [(29.5, Severity.INFO), (30.5, Severity.WARNING)])
+def test_a_rank_that_may_still_be_importing_is_no_alarm_for_as_long_as_that_takes(
+    seconds: float, severity: Severity
+) -> None:
+    """As Lightning does it: rank 0 starts the others when it is ready to join itself."""
+    start = job(2, hang_after_s=10, warm=False).silent(1).initialises(0)
+    start.state.world_size = 2
+    found = start.passes(seconds).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (1,), severity)
+
+
+def test_a_candidate_that_sleeps_before_init_is_an_alarm_before_patience_is_over() -> None:
+    start = job(3, hang_after_s=60, warm=False).initialises(0).initialises(1)
+    start.outside(2, "download", line=5, syscall="clock_nanosleep")
+    start.ranks[2].detail = start.ranks[2].detail.with_(is_rank=False, groups=())
+    assert start.passes(12).finds().severity == Severity.WARNING
+
+
 @pytest.mark.parametrize(("syscall", "severity"), [("clock_nanosleep", Severity.CRITICAL), ("futex", Severity.WARNING)])
 def test_a_candidate_before_init_is_named_with_its_place_and_stuck_only_where_it_sleeps(
     syscall: str, severity: Severity

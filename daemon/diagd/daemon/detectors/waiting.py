@@ -5,7 +5,7 @@ from diagd.daemon.detectors.creating import other_order
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, PROVEN_S, Scene
 
 _RESTS = frozenset({"nanosleep", "clock_nanosleep", "flock", "fcntl"})
 
@@ -41,6 +41,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     stuck = missing == joined or all(_quiet(scene, r) for r in missing)
     over = scene.age_s(wait) >= state.hang_after_s
     severity = Severity.CRITICAL if (over and stuck) or wait.failed or closed else Severity.WARNING
+    if severity == Severity.WARNING and not stuck and _starting(scene, wait, missing):
+        severity = Severity.INFO
     locations = tuple(p for d in known.values() for p in places.outside(d))
     place = words.place_text(places.first(locations))
     what = words.op_text(wait.op)
@@ -64,6 +66,14 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
         since_s=wait.since_s, sure=closed, key="creation",
     )  # fmt: skip
+
+
+def _starting(scene: Scene, wait: Wait, missing: tuple[int, ...]) -> bool:
+    """Whether they may still be importing: some launchers start the others only when the first is ready to join."""
+    unheard = all(r not in scene.state.details and r not in scene.state.candidates for r in missing)
+    patience_s = max(scene.state.hang_after_s, FIRST_STEP_LATE_S if unheard else 0.0)
+    unjoined = all(r not in scene.state.details for r in missing)
+    return wait.op.name == "INIT" and unjoined and scene.age_s(wait) < patience_s
 
 
 def _quiet(scene: Scene, rank: int) -> bool:
