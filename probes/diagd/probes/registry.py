@@ -76,6 +76,16 @@ PROBES: tuple[ProbeSpec, ...] = (
         ),
         always=True,
     ),
+    ProbeSpec(
+        "loading",
+        (
+            "torch.distributed.checkpoint.filesystem",
+            "torch.distributed.checkpoint.state_dict_loader",
+            "safetensors.torch",
+            "transformers.modeling_utils",
+        ),
+        always=True,
+    ),
     ProbeSpec("randomness", ("torch.optim.optimizer",)),
     ProbeSpec(
         "inputs",

@@ -4,7 +4,7 @@ Only what can be proved: that a model took none of a file's tensors because thei
 which goes on from a checkpoint of its own leaves the optimizer's moments or the schedule's position in the file. Of a
 checkpoint of another run nothing is said: fine-tuning takes the weights alone, and means to.
 
-    checkpoint/loaded     fact: weights were loaded, into a model of that class: the run need not begin untrained
+    checkpoint/loaded     fact: weights were loaded, into this class or from this file: the run need not begin untrained
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
     checkpoint/moments    fact: an optimizer has loaded state, of so many parameters
     checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
@@ -47,6 +47,7 @@ class _File:
         self.moments = 0  # parameters for which it holds an optimizer's state
         self.position: int | None = None  # of a learning-rate schedule
         self.model_taken = self.optimizer_taken = self.schedule_taken = False
+        self.resumes = False  # an optimizer was given what was meant to be its state
         self.steps_since = 0
 
 
@@ -179,6 +180,24 @@ def _model_took(token: Any, result: Any) -> None:
         SIGNALS.fact("checkpoint/names", text)
 
 
+def found(path: str, file: str, moments: int) -> Any:
+    """A checkpoint that is read by other ways than torch.load holds an optimizer's state for so many parameters.
+
+    Args:
+        file: Of it, which is as old as it is.
+    """
+    RESUMING.file = made = _File(path, path in RESUMING.written or _is_newer(file, RESUMING.began_s))
+    made.moments = moments
+    return made
+
+
+def tell_loaded(what: str) -> None:
+    """Weights were loaded by other ways than a module's load_state_dict, from this."""
+    if "checkpoint/loaded" not in _told:
+        _told.add("checkpoint/loaded")
+        SIGNALS.fact("checkpoint/loaded", what)
+
+
 def misnamed(module: Any, given: Any, missing: list[str], unexpected: list[str]) -> str:
     """In words, which tensors of a model were not loaded though they are there under longer or shorter names.
 
@@ -209,9 +228,13 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _optimizer_took(token: Any, result: Any) -> None:
-    _tell_moments(token[1])
-    if RESUMING.file is not None:
-        RESUMING.file.optimizer_taken = True
+    file = RESUMING.file
+    _, given = token
+    _tell_moments(given)
+    if file is not None:
+        # Without any state it takes nothing of the file's: a fresh optimizer asks a distributed checkpoint for none.
+        file.optimizer_taken = not file.moments or bool(given.get("state")) or file.optimizer_taken
+        file.resumes = True
 
 
 def _tell_moments(given: Any) -> None:
@@ -240,7 +263,7 @@ def _stepped(optimizer: Any) -> None:
         return
     RESUMING.file = None
     step = max(STATE.live[_STEP], 0) if STATE.live is not None else 0
-    resumed = file.own or file.optimizer_taken or file.schedule_taken
+    resumed = file.own or file.resumes or file.optimizer_taken or file.schedule_taken
     if file.moments and not file.optimizer_taken and resumed:
         SIGNALS.fact("checkpoint/optimizer", f"{os.path.basename(file.path)}|{file.moments}", step)
     if file.position and not file.schedule_taken and resumed and _behind(file.position):
