@@ -8,13 +8,13 @@ Writes faults.json after each case, and faults.md from it, to results/. Not a te
 import argparse
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.bench import machine
 from tests.bench.figures import percentile
-from tests.live.cases import load_faults, load_handed
+from tests.live.cases import Case, load_faults, load_handed
 from tests.live.runner import Result, run_cases
 
 from diagd.daemon.config.settings import AgentConfig
@@ -48,17 +48,25 @@ def main() -> None:
     if args.resume:
         cases = [case for case in cases if case.name not in kept]
     about = machine.described()
+    not_run = lacking(cases)
+    for name, lacks in not_run.items():
+        print(f"NOT RUN {name}: {lacks} is not installed", flush=True)
 
     def done(result: Result) -> None:
         row = as_row(result)
         kept[result.case.name] = row
         print(shown(row, result.tail), flush=True)
-        write(path, about, kept)
+        write(path, about, kept, not_run)
 
-    print(f"{len(cases)} cases", flush=True)
-    run_cases(cases, done, at_once=args.at_once)
-    write(path, about, kept)
-    print(f"\n{path.with_suffix('.md')}\n\n{render(about, list(kept.values()))}")
+    print(f"{len(cases) - len(not_run)} cases", flush=True)
+    run_cases([case for case in cases if case.name not in not_run], done, at_once=args.at_once)
+    write(path, about, kept, not_run)
+    print(f"\n{path.with_suffix('.md')}\n\n{render(about, list(kept.values()), not_run)}")
+
+
+def lacking(cases: Sequence[Case]) -> dict[str, str]:
+    """The cases that cannot be run here, and in words what for."""
+    return {case.name: ", ".join(case.lacks) for case in cases if case.lacks}
 
 
 def as_row(result: Result) -> dict[str, Any]:
@@ -102,16 +110,18 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(path.read_text(encoding="utf-8"))["cases"]}
 
 
-def write(path: Path, about: dict[str, str], rows: dict[str, dict[str, Any]]) -> None:
-    """Keep all rows, as JSON and as a page."""
+def write(path: Path, about: dict[str, str], rows: dict[str, dict[str, Any]], not_run: Mapping[str, str]) -> None:
+    """Keep all rows, as JSON and as a page; and which cases could not be run, for what they lack."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"machine": about, "cases": list(rows.values())}
+    content = {"machine": about, "cases": list(rows.values()), "not_run": dict(not_run)}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(render(about, list(rows.values())), encoding="utf-8")
+    path.with_suffix(".md").write_text(render(about, list(rows.values()), not_run), encoding="utf-8")
 
 
-def render(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+def render(about: dict[str, str], rows: Sequence[dict[str, Any]], not_run: Mapping[str, str]) -> str:
     """The page."""
+    known = {row["name"] for row in rows}  # from an earlier run, somewhere else
+    missed = [f"- {name}: {lacks} is not installed" for name, lacks in not_run.items() if name not in known]
     faults = [row for row in rows if row["kind"] != CONTROL]
     kinds = sorted({row["kind"] for row in faults})
     body = [_line(kind, [row for row in faults if row["kind"] == kind]) for kind in kinds]
@@ -140,7 +150,8 @@ def render(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
             _healthy([row for row in rows if row["kind"] == CONTROL]),
             "Not right:\n\n" + "\n".join(f"- {row['name']}: {'; '.join(row['faults'])}" for row in wrong)
             if wrong
-            else "Every case is right.",
+            else "Every case that was run is right.",
+            *(["Not run:\n\n" + "\n".join(missed)] if missed else []),
         ]
     ) + "\n"  # fmt: skip
 

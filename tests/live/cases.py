@@ -4,6 +4,7 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,18 @@ class Case:
     says: tuple[str, ...] = ()  # words that the incident's summary or its first cause must hold
     quiet: bool = False  # a control that gives no reason for a warning either, be it one that resolves
     smoke: bool = False
+    needs: tuple[str, ...] = ()  # modules beyond what development installs
     handed: bool = False  # judged by hang and exit alone, as it may also show faults of other families
 
     @property
     def control(self) -> bool:
         """Whether nothing is wrong with it."""
         return not self.kinds
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What it needs and is not installed: it cannot be run here."""
+        return tuple(name for name in self.needs if find_spec(name) is None)
 
     def command(self) -> list[str]:
         """What a person would type to start it, in the folder that holds the script."""
@@ -77,6 +84,7 @@ def _case(entry: Mapping[str, Any], script: Path, *, handed: bool = False) -> Ca
         where=tuple(entry.get("where", ())),
         says=tuple(entry.get("says", ())),
         quiet=bool(entry.get("quiet", False)),
+        needs=tuple(entry.get("needs", ())),
         smoke=bool(entry.get("smoke", False)),
         handed=handed,
     )
@@ -99,7 +107,9 @@ def _launch(launcher: str, nproc: int) -> Sequence[str]:
                 *plain,
                 *(str(w) for p in how.items() for w in p),
             ]
+        case "deepspeed":
+            return [str(beside / "deepspeed"), "--num_accelerators", str(nproc)]
         case "python":
             return [sys.executable]
         case _:
-            raise ValueError(f"launcher {launcher!r} is none of torchrun, accelerate, python")
+            raise ValueError(f"launcher {launcher!r} is none of torchrun, accelerate, deepspeed, python")
