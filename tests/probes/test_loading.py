@@ -13,7 +13,8 @@ from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from diagd.probes import loading, resuming
+from diagd.probes import loading, resuming, turns
+from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 OF_RESUMING = ("torch.serialization", "torch.nn.modules.module", "torch.optim.optimizer", "torch.optim.lr_scheduler")
 OF_LOADING = (
     "torch.distributed.checkpoint.filesystem",
+    "torch.distributed.checkpoint.state_dict",
     "torch.distributed.checkpoint.state_dict_loader",
     "safetensors.torch",
 )
@@ -33,7 +35,7 @@ def probe() -> Probe:
 
 
 @pytest.fixture
-def facts(monkeypatch: pytest.MonkeyPatch, probe: Probe) -> Iterator[dict[str, str]]:
+def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter, probe: Probe) -> Iterator[dict[str, str]]:
     """What was told; both probes are in place in this process."""
     told: dict[str, str] = {}
     monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: told.update({name: text}))
@@ -150,6 +152,18 @@ def test_an_object_that_takes_its_part_itself_is_well_resumed(facts: dict[str, s
     assert RESUMING.file.optimizer_taken
     train(model, optimizer)
     assert set(facts) == {"checkpoint/loaded"}
+
+
+def test_the_step_that_makes_an_optimizers_state_is_none_of_training(facts: dict[str, str], probe: Probe) -> None:
+    model, optimizer, _ = made()
+    seen: list[Any] = []
+    turns.join_every(probe, seen.append, seen.append)
+    get_state_dict(model, optimizer)
+    assert optimizer.state
+    assert seen == []
+    train(model, optimizer, 1)
+    assert seen == [optimizer, optimizer]
+    turns.leave(probe)
 
 
 def test_a_load_that_fails_leaves_nothing_behind(facts: dict[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 Tells what `resuming` tells of the files that it sees, by its words. Of a distributed checkpoint it is the metadata,
 which the load has read anyway, that says whose optimizer state there is: what a script does not ask for is not read.
+What is to be filled must be there, so torch lets a fresh optimizer step without gradients before: no step of training.
 """
 
 import os
@@ -10,6 +11,7 @@ from typing import Any
 
 from diagd.probes import resuming
 from diagd.probes.guard import Patches, Probe, around, wrapper
+from diagd.probes.turns import TURNS
 
 DEPTH = 4  # of dictionaries in each other that are looked into: {"app": {"optim": {"state": {name: {…}}}}}
 _patches = Patches()
@@ -35,6 +37,8 @@ def install(probe: Probe, module: Any) -> None:
         _install_pretrained(probe, module.PreTrainedModel)
     elif name.endswith("filesystem"):
         _patches.replace(module.FileSystemReader, "read_metadata", wrapper(probe, _metadata, _has_metadata, _ignore))
+    elif name.endswith(".state_dict"):
+        _patches.replace(module, "_init_optim_state", wrapper(probe, _making, _made, _made))
     else:
         for function in ("load", "load_state_dict"):
             _patches.replace(module, function, wrapper(probe, _loading, _loaded, _over))
@@ -43,6 +47,7 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put the original functions back."""
     _patches.undo()
+    _made()
 
 
 def _install_pretrained(probe: Probe, kind: Any) -> None:
@@ -80,6 +85,15 @@ def _has_pretrained(kind: Any, result: Any) -> None:
 # --- torch.distributed.checkpoint
 
 
+def _making(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    TURNS.muted = True
+    return args
+
+
+def _made(*_: Any) -> None:
+    TURNS.muted = False
+
+
 def _loading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     state = args[0] if args else kwargs.get("state_dict")
     reader = kwargs.get("storage_reader") or (args[1] if len(args) > 1 else None)
@@ -105,8 +119,9 @@ def _loaded(token: Any, result: Any) -> None:
     """Loading is in place: what was asked for is where the script wants it, or on its way there."""
     weights, kept, parts = token
     if LOAD.file is not None:
-        LOAD.file.model_taken |= weights
         LOAD.file.optimizer_taken |= kept
+        if weights:
+            resuming.take_weights(LOAD.file)
     if weights:
         resuming.tell_loaded(f"{os.path.basename(LOAD.path)}, {parts} entries")
     _over()

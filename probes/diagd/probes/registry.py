@@ -80,6 +80,7 @@ PROBES: tuple[ProbeSpec, ...] = (
         "loading",
         (
             "torch.distributed.checkpoint.filesystem",
+            "torch.distributed.checkpoint.state_dict",
             "torch.distributed.checkpoint.state_dict_loader",
             "safetensors.torch",
             "transformers.modeling_utils",

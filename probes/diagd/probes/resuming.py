@@ -191,6 +191,13 @@ def found(path: str, file: str, moments: int) -> Any:
     return made
 
 
+def take_weights(file: Any) -> None:
+    """The run has the weights of what `found` made."""
+    file.model_taken = True
+    for turn in _joined:
+        turn.wake()
+
+
 def tell_loaded(what: str) -> None:
     """Weights were loaded by other ways than a module's load_state_dict, from this."""
     if "checkpoint/loaded" not in _told:

@@ -52,6 +52,7 @@ class _Turns:
     def __init__(self) -> None:
         self.every: list[tuple[Probe, Look, Look]] = []  # what counts the steps
         self.all: list[Turn] = []
+        self.muted = False  # what steps now only makes an optimizer's state, and trains nothing
         self.forget()
 
     def forget(self) -> None:
@@ -147,6 +148,8 @@ def _at_switch(recording: bool) -> None:
 
 
 def _stepping(optimizer: Any) -> None:
+    if TURNS.muted:
+        return
     for probe, before, _ in TURNS.every:
         if probe.on:
             before(optimizer)
@@ -165,6 +168,8 @@ def _stepping(optimizer: Any) -> None:
 
 
 def _stepped(optimizer: Any) -> None:
+    if TURNS.muted:
+        return
     live = STATE.live
     step = max(live[_STEP], 0) + 1 if live is not None else 0
     for probe, _, after in TURNS.every:
