@@ -11,6 +11,7 @@ from diagd.probes import groups, hyperparameters
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.groups import Group
+from diagd.probes.guard import Probe
 from diagd.probes.hyperparameters import CLOCK, SETTINGS, settings_text
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -84,6 +85,25 @@ def test_the_meetings_are_those_of_all_ranks(told: Told, monkeypatch: pytest.Mon
         hyperparameters._after(None)  # another optimizer's
     assert told.samples[0] == (CLOCK, 5.0, 1)
     assert [step for _, _, step in told.samples] == [*range(1, 17), 20, 24, 28]
+
+
+def test_with_an_engine_that_counts_its_steps_later_no_sample_is_missed(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As DeepSpeed's: its optimizer steps inside of the engine's own step."""
+    world = Backend(7)
+    monkeypatch.setattr(groups, "TABLE", {"0": Group(0, "0", (0, 1, 2), weakref.ref(world), True, {}, [2, -1])})
+    parameter = torch.nn.Parameter(torch.ones(1))
+    parameter.grad = torch.ones(1)
+    stepping = torch.optim.SGD([parameter], lr=0.1)
+    probe = Probe("hyperparameters", 0, True)
+    hyperparameters.install(probe, None)
+    monkeypatch.setattr(STATE, "engine", True)
+    for step in range(1, 30):
+        STATE.live[Live.STEP] = step - 1
+        stepping.step()
+    hyperparameters.remove()
+    assert [step for name, _, step in told.samples if name == CLOCK] == [*range(1, 17), 20, 24, 28]
 
 
 def test_without_others_there_are_no_meetings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ HOT = 4096.0  # modules that have come so far are taken each time
 WEIGHTS = 8  # whose content is compared between calls in one region
 PIECE = 16  # elements of a weight
 
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_OVERHEAD = int(Live.OVERHEAD_NS)
 _joined: list[Probe] = []
 
 
@@ -107,7 +107,7 @@ def _guarded(torch: Any, probe: Probe, function: Callable[[Any, Any], None]) -> 
 
 
 def _after_step(optimizer: Any) -> None:
-    step = STATE.live[_STEP] if STATE.live is not None else 0
+    step = turns.counted() if STATE.live is not None else 0
     if step == PASS.step or not STATE.recording:
         return
     PASS.step = step

@@ -96,9 +96,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _after(optimizer: Any) -> None:
-    if not STATE.recording or STATE.live[_STEP] == SETTINGS.step:
+    if not STATE.recording or turns.counted() == SETTINGS.step:
         return
-    step = SETTINGS.step = STATE.live[_STEP]
+    step = SETTINGS.step = turns.counted()
     if step <= EARLY or step % (CLOCK_EVERY * BUDGET.stride) == 0:
         met = meetings()
         if met >= 0:

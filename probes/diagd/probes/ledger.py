@@ -149,9 +149,9 @@ def _meet(optimizer: Any) -> None:
 def _after(optimizer: Any) -> None:
     """After each step of a training step's last optimizer."""
     ledger = LEDGER
-    if ledger.writer is None or not STATE.recording or STATE.live[_STEP] == ledger.step:
+    if ledger.writer is None or not STATE.recording or turns.counted() == ledger.step:
         return
-    step = ledger.step = STATE.live[_STEP]
+    step = ledger.step = turns.counted()
     if step == ledger.looked_at + 1:
         _look_at_states()
     due = _due(step)

@@ -17,7 +17,6 @@ import sys
 from typing import Any
 
 from diagd.probes import fingerprint, host_randomness, turns
-from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe
 from diagd.probes.signals import SIGNALS
@@ -30,7 +29,6 @@ RESEEDED = -1
 _HEAD = struct.Struct("<QiiQ")
 _SIZE = 5056
 _CUDA = struct.Struct("<Qq")  # seed, offset
-_STEP = int(Live.STEP)
 
 _joined: list[Probe] = []
 
@@ -87,9 +85,9 @@ def at_forward() -> None:
 
 def _stepped(_: Any) -> None:
     live = STATE.live
-    if live is None or live[_STEP] == WATCH.step or not STATE.recording:
+    if live is None or turns.counted() == WATCH.step or not STATE.recording:
         return
-    step = live[_STEP]
+    step = turns.counted()
     watch = step % (EVERY * BUDGET.stride) == 0
     if WATCH.begun is None and not watch:
         return

@@ -39,6 +39,7 @@ class State:
         self.held = 0  # depth of phases that the script itself has named
         self.evaluating = False
         self.exit_noted = False
+        self.engine = False  # one counts the steps, each when it is all over: later than its optimizers make theirs
         self.detail = 2  # 2 all, 1 without shapes, 0 without call sites either (shed for the budget)
 
     def record(self, on: bool) -> None:

@@ -168,7 +168,7 @@ def _install_engine(probe: Probe, module: Any) -> None:
 def _before_engine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if STATE.live is None:
         return None
-    PROGRESS.engine = True
+    PROGRESS.engine = STATE.engine = True
     FAST[_PLAIN] = 0
     return args[0], getattr(args[0], "global_steps", 0)
 

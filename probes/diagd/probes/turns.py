@@ -130,6 +130,12 @@ def next_multiple(step: int, of: int) -> int:
     return (step // of + 1) * of
 
 
+def counted() -> int:
+    """The training steps that have been made when an optimizer has stepped, as ranks number them."""
+    done: int = STATE.live[_STEP]
+    return max(done, 0) + 1 if STATE.engine else done
+
+
 def _hook(probe: Probe) -> None:
     if not _hooks:
         torch, module = sys.modules["torch"], sys.modules["torch.optim.optimizer"]
