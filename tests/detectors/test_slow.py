@@ -164,6 +164,19 @@ def test_one_fast_window_at_the_beginning_is_remembered() -> None:
     assert best.step_s == pytest.approx(0.02)
 
 
+def test_what_comes_after_the_last_step_belongs_to_none() -> None:
+    """A training that is over is not slow, however long its process takes to end."""
+    pace, step = Pace(), 20
+    for second in range(24):
+        step += 10 if second < 12 else 0
+        total = {"phase_s|forward": float(second)}
+        pace.note(Facts(0, step=step, extra=total), 1000.0 + second)
+    now = pace.window(3.0, 8)
+    assert now is not None
+    assert now.step_s == pytest.approx(0.1)
+    assert pace.read_s == 1023.0
+
+
 def test_batches_that_were_ready_before_the_first_step_are_no_pace_to_keep() -> None:
     training = Training(2).goes(0.6)
     for _ in range(12):

@@ -42,7 +42,7 @@ def pace_of(state: JobState) -> Current:
     now, usual = {}, {}
     for rank, pace in state.paces.items():
         rates = pace.window(CURRENT_S, CURRENT_STEPS)
-        if rates is None or state.status(rank).gone or state.now_s - rates.until_s > CURRENT_S:
+        if rates is None or state.status(rank).gone or state.now_s - pace.read_s > CURRENT_S:
             continue
         now[rank], best = rates, pace.baseline()
         if best is not None and best.until_s < rates.since_s:

@@ -92,6 +92,9 @@ class Pace:
 
     pid: int = 0
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
+    # Those of them that are the first after a step: between two of these lie whole steps, and nothing of one that has
+    # not ended, or of what comes after the last.
+    _whole: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
     arrivals: OrderedDict[tuple[str, int, str], float] = field(default_factory=OrderedDict)  # (group, place, source)
     # What it has passed to and from one other rank, with when it was entered; only what is over.
     passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
@@ -111,7 +114,12 @@ class Pace:
         host = {name: fact.extra.get(name, 0.0) for name in HOST}
         lost = fact.extra.get("operations_lost", 0.0)
         crowd = {name: fact.extra[name] for name in CROWD} if all(name in fact.extra for name in CROWD) else {}
-        self.samples.append(Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost, crowd))
+        sample = Sample(now_s, fact.step, phases, fact.main_cpu_s, host, _held(fact), lost, crowd)
+        is_whole = not self.samples or fact.step > self.samples[-1].step
+        self.samples.append(sample)
+        if not is_whole:
+            return
+        self._whole.append(sample)
         window = self.window(WINDOW_S, WINDOW_STEPS)
         if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
             self.rounds.note_pace(window.step_s)
@@ -152,11 +160,14 @@ class Pace:
             self.passed.popitem(last=False)
 
     def window(self, seconds: float, steps: int) -> Rates | None:
-        """The rates of the last `seconds` at least, and `steps` at least; None where so much was not seen."""
-        if not self.samples:
+        """The rates of the last `seconds` at least, and `steps` at least; None where so much was not seen.
+
+        Until the last step that is over: what comes after it may be the end of the training.
+        """
+        if not self._whole:
             return None
-        last = self.samples[-1]
-        for first in reversed(self.samples):
+        last = self._whole[-1]
+        for first in reversed(self._whole):
             if last.at_s - first.at_s >= seconds and last.step - first.step >= steps:
                 return Rates.between(first, last)
         return None
@@ -186,6 +197,11 @@ class Pace:
             return 0.0
         first, last = self._at(since_s), self.samples[-1]
         return sum(total - first.held.get(partner, 0.0) for partner, total in last.held.items() if partner[0])
+
+    @property
+    def read_s(self) -> float:
+        """When its numbers were read last."""
+        return self.samples[-1].at_s if self.samples else 0.0
 
     def _at(self, at_s: float) -> Sample:
         return next((s for s in reversed(self.samples) if s.at_s <= at_s), self.samples[0])
