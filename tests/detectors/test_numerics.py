@@ -85,6 +85,18 @@ def test_weights_that_hold_nan_already_have_it_from_the_gradients_of_the_step_be
     assert one.names == ("grad", "Net.stem.weight", "Net.stem.bias")
 
 
+def test_weights_that_hold_nan_on_one_rank_alone_have_it_from_no_update() -> None:
+    late = run(2, loss=[1.0] * 20 + [math.nan] * 9, grad_norm=[1.0] * 20 + [math.nan] * 9)
+    series = late.state.signals.series(0, "loss")
+    assert series is not None
+    series.values[20] = 1.5  # rank 0's is still finite in the step in which rank 1's no longer is
+    late.state.signals.put_fact(1, "nonfinite/origin", 21, "weight\tNet.stem.bias")
+    (one,) = found(late)
+    assert (one.ranks, one.step) == ((1,), 21)
+    assert "its weights hold them already" in one.summary
+    assert one.names == ("loss", "Net.stem.bias")
+
+
 def test_where_a_loss_became_nan_is_said_as_its_graph_showed_it() -> None:
     made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
     made.state.signals.put_fact(0, "nonfinite/origin", 21, "input\tNet.stem.weight")

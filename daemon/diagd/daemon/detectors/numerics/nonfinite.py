@@ -12,6 +12,7 @@ from diagd.daemon.state.signals import Series
 
 _SOURCES = {
     "input": "it comes in with the data of the batch, at",
+    "weight": "its weights hold them already, and those of other ranks do not:",
 }
 LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
 
@@ -26,8 +27,10 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
     first_loss = min(losses.values(), default=1 << 62)
     first_norm = min(norms.values(), default=1 << 62)
     ranks = tuple(sorted(rank for rank, step in losses.items() if step == first_loss))
-    # Weights that hold them have them from the step before, whose gradients may not have been looked at.
-    if first_loss <= first_norm and _origin(scene, ranks[0], first_loss)[0] != "weight":
+    # Weights that hold them have them from the step before, whose gradients may not have been looked at; but not where
+    # others' loss is finite at that step: what an update brings, it brings to all.
+    alone = any(_is_finite(scene, rank, first_loss) for rank in signals.ranks("loss"))
+    if first_loss <= first_norm and (alone or _origin(scene, ranks[0], first_loss)[0] != "weight"):
         yield _of_loss(scene, ranks, first_loss, signals.ranks("loss"))
     else:
         yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
@@ -109,6 +112,11 @@ def _value(scene: Scene, rank: int, name: str, step: int) -> str:
     series = scene.state.signals.series(rank, name)
     values = series.values[series.steps == step] if series is not None else np.zeros(0)
     return f"{values[0]:.4g}" if len(values) else "not known"
+
+
+def _is_finite(scene: Scene, rank: int, step: int) -> bool:
+    series = scene.state.signals.series(rank, "loss")
+    return series is not None and bool(np.isfinite(series.values[series.steps == step]).any())
 
 
 def _last(scene: Scene, rank: int, name: str) -> float | None:
