@@ -38,18 +38,19 @@ def export_tokenizer():
     time.sleep(3600)
 
 
-def go_wrong(mode, engine, x):
-    """At one step, on one rank."""
-    if mode == "sleeps":
+def go_wrong(mode, engine, x, first):
+    """At one step, on one rank; a NaN at each from there on, as DeepSpeed leaves out a step with one."""
+    if first and mode != "healthy":
+        print(f"rank 1 at step {WRONG_AT}: {mode}", flush=True)
+    if mode == "nan":
+        x[3, 5] = float("nan")
+    elif first and mode == "sleeps":
         export_tokenizer()
-    elif mode == "changed":
+    elif first and mode == "changed":
         with torch.no_grad():
             engine.module[2].weight[0, 0] += 0.5
-    elif mode == "rate":
+    elif first and mode == "rate":
         engine.optimizer.param_groups[0]["lr"] = 2e-2
-    elif mode == "nan":
-        x[3, 5] = float("nan")
-    return x
 
 
 def main():
@@ -67,9 +68,8 @@ def main():
     for step in range(STEPS):
         for _ in range(2):
             x, y = batch(generator, step)
-            if step == WRONG_AT and rank == 1 and mode != "healthy":
-                print(f"rank 1 at step {step}: {mode}", flush=True)
-                x = go_wrong(mode, engine, x)
+            if step >= WRONG_AT and rank == 1:
+                go_wrong(mode, engine, x, first=step == WRONG_AT)
             loss = nn.functional.mse_loss(engine(x.to(dtype)).float(), y)
             engine.backward(loss)
             engine.step()
