@@ -202,7 +202,53 @@ def test_a_host_that_slows_all_ranks_is_named(sign: str) -> None:
     assert (found.kind, found.ranks) == ("slow.host", (0, 1))
 
 
+def test_a_collector_that_takes_longer_for_want_of_a_cpu_is_not_what_holds_the_ranks_up() -> None:
+    more = all_with_more("forward", 0.08, garbage_s=0.035, run_delay_s=0.07)
+    assert Training(2).goes(8).goes(8, more).finds().causes[0].key == "contention"
+
+
+def test_a_collector_that_is_also_kept_from_the_cpu_is_named() -> None:
+    more = all_with_more("forward", 0.08, garbage_s=0.07, run_delay_s=0.04)
+    assert Training(2).goes(8).goes(8, more).finds().causes[0].key == "garbage"
+
+
 # --- what is no fault
+
+
+@pytest.mark.parametrize("sign", ["garbage_s", "run_delay_s", "disk_wait_s"])
+@pytest.mark.parametrize("pause", ["eval", "checkpoint"])
+def test_what_holds_a_pause_up_does_not_explain_longer_steps(pause: str, sign: str) -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        work = all_with_more("forward", 0.02, cpu=0.058)(rank, step)
+        return {**work, pause: 1.0, sign: 0.9} if step % 40 == 39 else work
+
+    training = Training(2).goes(8)
+    for _ in range(12):
+        assert training.goes(1, own).find() == ()
+
+
+def test_what_comes_after_the_last_step_is_no_part_of_it() -> None:
+    training = Training(2).goes(8)
+    for _ in range(8):
+        training.now_s += 0.5
+        for rank in training.ranks:
+            rank.totals["forward"] += 0.5
+            rank.totals["run_delay_s"] += 0.4
+        assert training.find() == ()
+
+
+def test_ranks_in_their_shutdown_are_not_slow() -> None:
+    training = Training(2).goes(8).goes(8, all_with_more("forward", 0.05, run_delay_s=0.045))
+    assert training.finds().kind == "slow.host"
+    training.shutdown_s = training.now_s
+    assert training.find() == ()
+
+
+def test_operations_that_take_longer_where_ranks_are_kept_from_the_cpu_are_not_called_slow() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "run_delay_s": 0.005}
+
+    assert Training(3).goes(8).goes(8, own, collective_s=0.018).find() == ()
 
 
 def test_longer_batches_on_all_ranks_are_no_fault() -> None:

@@ -46,6 +46,7 @@ class Training:
         self.step = 0
         self.crowds: list[dict[str, float]] = [{} for _ in range(world)]  # by rank: CPUs in use, by whom
         self.backward_site: Frame | None = None
+        self.shutdown_s: float | None = None  # of all ranks' interpreters
         self._place = 0
         self._looked_s = 0.0
 
@@ -113,7 +114,8 @@ class Training:
             details.append(Detail(rank, pid=100 + rank, backend=self.backend, groups=groups, stacks=stacks,
                                   recorder=tuple(placed.entered), history=tuple(placed.passed),
                                   node=self.nodes[rank], world_size=len(self.ranks),
-                                  backward_site=self.backward_site))  # fmt: skip
+                                  backward_site=self.backward_site,
+                                  in_shutdown_s=self.shutdown_s))  # fmt: skip
         self.state.apply(facts, details, self.now_s)
 
     def find(self) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ def slow(scene: Scene) -> Iterator[Finding]:
     stands = scene.longest_s(tuple(scene.graph.waits)) >= scene.late_s
     if state.from_dumps or state.ended_s is not None or stands:
         return
-    if any(state.status(r).gone for r in state.ranks()):
+    if any(state.status(r).gone or state.detail(r).in_shutdown_s is not None for r in state.ranks()):
         return  # there is nobody left to compare with, and what was found stands
     steps = pace_of(scene.state)
     if not steps.now:

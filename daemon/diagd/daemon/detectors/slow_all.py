@@ -21,7 +21,7 @@ def slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | Non
     if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
         return None  # of some it is not known, or they are as fast as ever
     excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
-    made = of_all(scene, excess, found)
+    made = of_all(scene, excess, found, {r: steps.now[r].paused_s for r in excess})
     if made is None:
         return None
     kind, key, why = made

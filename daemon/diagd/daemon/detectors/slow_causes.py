@@ -10,6 +10,9 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slowness import HOST_PART, Excess
 
 PART = 0.5  # what makes up so much of the excess explains it
+# Of the excess, from which on it may all be for want of CPUs: a main thread that waits in an operation hardly runs, so
+# its own delay is the least of what other threads of its process have.
+CONTENDED_PART = 0.2
 QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
 
 
@@ -41,11 +44,17 @@ def may_be_backward(excess: Excess) -> bool:
     return excess.part(excess.largest_phase()) < PART
 
 
-def of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tuple[str, str, str] | None:
-    """The same for all ranks together; None where they have more to compute, which is no fault."""
+def of_all(
+    scene: Scene, excess: dict[int, Excess], found: list[Lateness], paused_s: dict[int, float]
+) -> tuple[str, str, str] | None:
+    """The same for all ranks together; None where they have more to compute, which is no fault.
+
+    Args:
+        paused_s: By rank, seconds for each step that lay beside the steps.
+    """
     if median(e.part("data") for e in excess.values()) >= PART:
         return "slow.data", "data", "because the input comes late"
-    host = [cause for e in excess.values() if (cause := slowness.host_cause(e)) is not None]
+    host = [cause for r, e in excess.items() if (cause := slowness.host_cause(e, paused_s[r])) is not None]
     if 2 * len(host) > len(excess):
         return contention.kind(host[0][0]), *host[0]
     in_python = median(e.part("collective") for e in excess.values())
@@ -55,6 +64,9 @@ def of_all(scene: Scene, excess: dict[int, Excess], found: list[Lateness]) -> tu
     together = bool(found) and all(late.share(r) < QUIET_SHARE for late in found for r in late.cost_s)
     if partners.send_lately(scene.state):
         return None  # time in operations is also time in which a stage waits for another's work
+    delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())
+    if on_cpu and delay >= CONTENDED_PART:
+        return None  # gloo's own threads need CPUs of the same host
     if together and max(in_python, in_backward) >= PART:
         return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
     return None

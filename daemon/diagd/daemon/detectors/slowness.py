@@ -7,7 +7,7 @@ from statistics import median
 from diagd.daemon.detectors import contention
 from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.pace import Rates
+from diagd.daemon.state.pace import PAUSES, Rates
 
 CURRENT_S = 3.0
 CURRENT_STEPS = 8
@@ -145,22 +145,30 @@ def _delay_rate(rates: Sequence[Rates]) -> float:
     return min(sum(one.host.get(DELAY, 0.0) for one in rates) / cpu_s, MOST_DELAY) if cpu_s > 0 else 0.0
 
 
-def host_cause(excess: Excess) -> tuple[str, str] | None:
-    """What outside of the rank's own work explains it: the key of its fix, and words."""
-    for name, said in _HOST_WORDS.items():
-        seconds = excess.host.get(name, 0.0) * (FAULT_S if name == "major_faults" else 1.0)
-        if name == DELAY:
-            seconds -= excess.expected_delay_s
-        if seconds >= HOST_PART * excess.total_s:
-            return contention.by_whom(excess.crowd, excess.crowd_more) if said[0] == contention.KEY else said
-    return None
+def host_cause(excess: Excess, paused_s: float = 0.0) -> tuple[str, str] | None:
+    """What outside of the rank's own work explains it: the key of its fix, and words.
+
+    What the kernel counts goes on in pauses. Where `total_s` is of steps alone, it may all have come in the `paused_s`
+    for each step that lay between them.
+    """
+    held = {name: excess.host.get(name, 0.0) * (FAULT_S if name == "major_faults" else 1.0) for name in _HOST_WORDS}
+    held[DELAY] -= excess.expected_delay_s
+    enough = [name for name, seconds in held.items() if seconds - paused_s >= HOST_PART * excess.total_s]
+    if DELAY in enough and held[DELAY] > held["garbage_s"]:
+        # Without a CPU the collector takes longer, too; not all of the delay can have come while it ran.
+        enough = [name for name in enough if name != "garbage_s"]
+    said = _HOST_WORDS[enough[0]] if enough else None
+    if said is not None and said[0] == contention.KEY:
+        return contention.by_whom(excess.crowd, excess.crowd_more)
+    return said
 
 
 def evidence(rank: int, now: Rates, excess: Excess, usual: Rates | None = None) -> tuple[Evidence, ...]:
     """The figures, largest first."""
     than = "than before" if usual is not None else "than the others"
     found = [Evidence(f"{1000 * now.step_s:.0f} ms a step over {now.steps} steps", "probe", rank)]
-    for name, s in sorted(excess.phases.items(), key=lambda item: -item[1])[:2]:
+    phases = {name: s for name, s in excess.phases.items() if usual is None or name not in PAUSES}
+    for name, s in sorted(phases.items(), key=lambda item: -item[1])[:2]:
         if s >= 0.1 * excess.total_s:
             found.append(Evidence(f"{1000 * s:.0f} ms a step more {than} in phase {name}", "probe", rank))
     if excess.cpu_part >= 0.1:

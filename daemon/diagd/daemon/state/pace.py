@@ -10,6 +10,7 @@ from diagd.daemon.state.rounds import Rounds
 
 PREFIX = "phase_s|"
 HELD = "held_s|"
+PAUSES = ("eval", "checkpoint")  # phases that are no part of a step
 HOST = ("garbage_s", "run_delay_s", "throttled_s", "major_faults", "disk_wait_s")  # of Facts.extra
 CROWD = ("cpu_others_s", "cpu_workers_s", "cpu_helpers_s", "cpu_mains_s")  # likewise: who uses the rank's CPUs
 WINDOW_STEPS = 5  # fewer steps tell more of single steps than of the rank
@@ -57,13 +58,18 @@ class Rates:
     since_s: float
     until_s: float
     steps: int
-    step_s: float  # without evaluation and checkpoints, which are no part of a step
+    step_s: float  # without pauses
     phases: dict[str, float]
     cpu_s: float
     host: dict[str, float]
     held: dict[Partner, float] = field(default_factory=dict)  # empty where it neither sends nor receives
     lost: float = 0.0
     crowd: dict[str, float] = field(default_factory=dict)  # CPUs that others than its main thread use of its own
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds for each step that were spent beside the steps."""
+        return sum(self.phases.get(name, 0.0) for name in PAUSES)
 
     @property
     def own_s(self) -> float:
@@ -77,7 +83,7 @@ class Rates:
         phases = {name: (total - first.phases.get(name, 0.0)) / steps for name, total in last.phases.items()}
         return cls(
             first.at_s, last.at_s, steps,
-            sum(s for name, s in phases.items() if name not in ("eval", "checkpoint")), phases,
+            sum(s for name, s in phases.items() if name not in PAUSES), phases,
             (last.cpu_s - first.cpu_s) / steps,
             {name: (total - first.host.get(name, 0.0)) / steps for name, total in last.host.items()},
             {partner: (total - first.held.get(partner, 0.0)) / steps for partner, total in last.held.items()},
@@ -121,7 +127,7 @@ class Pace:
             return
         self._whole.append(sample)
         window = self.window(WINDOW_S, WINDOW_STEPS)
-        if window is not None and not window.phases.get("eval") and not window.phases.get("checkpoint"):
+        if window is not None and not window.paused_s:
             self.rounds.note_pace(window.step_s)
             self._windows += 1
             early = self._windows <= BEST_OF and fact.step - window.steps >= PREFETCHED_STEPS
