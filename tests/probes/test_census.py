@@ -84,6 +84,18 @@ def test_parameters_in_the_optimizer_that_the_loss_does_not_reach_have_no_gradie
     assert counted(recording, "elements_without_gradient")[-1] == pytest.approx(144 / 348)
 
 
+def test_of_a_split_parameter_a_rank_without_a_part_is_not_one_that_does_not_train(recording: BoxWriter) -> None:
+    class Split(Shop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.elsewhere = nn.ParameterList(nn.Parameter(torch.empty(0)) for _ in range(9))
+
+    model = Split()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert counted(recording, "owned") == [6, 6, 6]
+    assert not any(counted(recording, "without_gradient"))
+
+
 def test_gradients_that_are_always_zero_are_counted_and_those_that_were_once_are_not(recording: BoxWriter) -> None:
     class Dark(Shop):
         calls = 0

@@ -74,7 +74,7 @@ def _owned_by_all() -> set[int]:
 
 
 def _count(owned: set[int], step: int) -> None:
-    held = list(NAMED.held())
+    held = [(one, p) for one, p in NAMED.held() if _elements(p)]  # of a split one, a rank may have no part
     trainable = [(one, p) for one, p in held if p.requires_grad]
     unowned = [(one, p) for one, p in trainable if not (one.owned or id(p) in owned) and p.grad is not None]
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
@@ -106,6 +106,12 @@ def _say(what: str, found: list[Parameter], step: int) -> None:
 
 def _share(some: list[tuple[Parameter, Any]], all_: list[tuple[Parameter, Any]]) -> float:
     return float(sum(p.numel() for _, p in some) / max(sum(p.numel() for _, p in all_), 1))
+
+
+def _elements(parameter: Any) -> int:
+    """How many of its elements this rank holds."""
+    part = getattr(parameter, "_local_tensor", parameter)  # a DTensor's
+    return part.numel()  # type: ignore[no-any-return]
 
 
 def _behind(unowned: list[tuple[Parameter, Any]], owned: set[int], held: list[tuple[Parameter, Any]]) -> int:
