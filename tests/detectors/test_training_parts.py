@@ -181,6 +181,17 @@ def test_validation_that_gets_worse_while_training_gets_better() -> None:
     assert "step 60" in found.summary
 
 
+@pytest.mark.parametrize(("accuracy", "severity"), [
+    ([0.4, 0.6, 0.7, 0.73, 0.76, 0.78, 0.79], "info"), ([0.4, 0.6, 0.7, 0.7, 0.69, 0.7, 0.69], "warning"),
+    ([0.4, 0.6, 0.7, 0.6, 0.55, 0.5, 0.5], "warning"),
+])  # fmt: skip
+def test_a_loss_that_rises_while_more_is_right_is_worth_knowing_at_most(accuracy: list[float], severity: str) -> None:
+    run = evaluated([1.8, 1.2, 1.0, 1.1, 1.3, 1.5, 1.6])
+    run.job.state.signals.put(0, "logged/val_acc", [20 * (n + 1) for n in range(7)], accuracy)
+    (found,) = run.find()
+    assert (found.kind, found.severity) == ("training.generalization_gap", severity)
+
+
 @pytest.mark.parametrize("values", [
     [1.8, 1.2, 1.0, 0.9, 0.88, 0.87, 0.88], [1.8, 1.2, 1.0, 1.05, 0.98, 1.04, 1.02],
     [1.0, 1.6, 0.9, 1.7, 0.8, 1.5, 1.1, 1.6], [1.8, 1.2, 1.0, 1.5],

@@ -56,6 +56,8 @@ def _parted(run: Run, metric: Metric, train: Curve, sign: float) -> Finding | No
     if then is None or later is None or sign * (then - later) < BETTER * abs(then):
         return None
     what = "loss" if sign > 0 else "accuracy"
+    if sign > 0 and (better := _more_accurate(run, metric, int(metric.curve.steps[at]))) is not None:
+        return _overconfident(run, metric, best, now, better)
     text = (
         f"{metric.name} was best at step {int(metric.curve.steps[at])} ({figure(best)}) and is {figure(now)} now, while"
         f" the training {what} went from {figure(then)} to {figure(later)}: the model learns its training data by heart"
@@ -65,6 +67,28 @@ def _parted(run: Run, metric: Metric, train: Curve, sign: float) -> Finding | No
     severity = Severity.WARNING if lost >= BAD * abs(best) else Severity.INFO
     return finding("training.generalization_gap", severity, run.ranks, text, why, names=(metric.name, "loss"),
                    step=metric.curve.last_step)  # fmt: skip
+
+
+def _more_accurate(run: Run, loss: Metric, step: int) -> Metric | None:
+    """The validation accuracy, where it has risen since that step: what the model knows of new data still grows."""
+    for metric in run.metrics("val_accuracy"):
+        then, later = metric.curve.until(step).values, metric.curve.values[metric.curve.steps > step]
+        if metric.rank != loss.rank or not len(then) or len(later) < SINCE:
+            continue
+        if np.median(later[-SINCE:]) - then.max() > bends(metric.curve.values):
+            return metric
+    return None
+
+
+def _overconfident(run: Run, loss: Metric, best: float, now: float, better: Metric) -> Finding:
+    text = (
+        f"{loss.name} has risen from {figure(best)} to {figure(now)} while {better.name} still gets better"
+        f" ({figure(float(better.curve.values[-1]))} now): the model is too sure of what it gets wrong"
+    )
+    why = cause("overconfident", "the loss weighs how sure the model is of few errors, not how many there are", 0.65,
+                seen(f"{better.name} is higher than when {loss.name} was best", loss.rank))  # fmt: skip
+    return finding("training.generalization_gap", Severity.INFO, run.ranks, text, why, names=(loss.name, better.name),
+                   step=loss.curve.last_step)  # fmt: skip
 
 
 def _level(train: Curve, step: int) -> float | None:
