@@ -145,6 +145,21 @@ def test_healthy_losses_are_silent(run: Callable[[], Scalars]) -> None:
     assert Learning(run()).kinds() == []
 
 
+@pytest.mark.parametrize("loss", [
+    np.concatenate([np.zeros(25), np.full(50, 1e-4), np.full(50, 2e-4)]),  # grows a little, as a weighed KL does
+    np.concatenate([np.full(30, 1e-4), np.full(60, 5e-4)]),
+    np.round(np.concatenate([falling(60, 0.4, 4e-4, over=5.0), np.full(60, 8e-4)]), 4),
+])  # fmt: skip
+@pytest.mark.parametrize("measured", [{}, {"reward": around(0.5, 0.1, 125)}])
+def test_the_last_decimals_of_a_rounded_loss_are_no_jump_and_no_rise(loss: Floats, measured: Scalars) -> None:
+    assert Learning({"loss": loss, **logged(**measured)}).kinds() == []
+
+
+def test_a_rounded_loss_that_leaves_has_diverged() -> None:
+    loss = np.round(np.concatenate([falling(60), 0.9 * 1.12 ** np.arange(60)]), 2)
+    assert Learning({"loss": loss}).kinds() == [("loss_divergence", "critical")]
+
+
 def test_a_curriculum_is_worth_knowing_at_most() -> None:
     assert {severity for _, severity in Learning(curriculum()).kinds()} <= {"info"}
 

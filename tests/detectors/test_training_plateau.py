@@ -44,6 +44,17 @@ def test_a_loss_that_is_the_same_in_all_bits_while_weights_move() -> None:
     assert (found.kind, cause.key, cause.basis) == ("training.loss_plateau", "constant", "observation")
 
 
+def test_a_half_precision_loss_that_is_the_same_has_few_decimals_and_is_not_rounded_by_a_logger() -> None:
+    (found,) = Learning({"loss": np.full(70, 2.34375)}).find()
+    assert found.causes[0].key == "constant"
+
+
+@pytest.mark.parametrize("digits", [2, 4, 6])
+def test_a_rounded_loss_is_not_the_same_in_all_bits(digits: int) -> None:
+    loss = np.round(np.concatenate([falling(120, over=20.0, noise=0.01), np.full(30, 0.2871237)]), digits)
+    assert ("loss_plateau", "warning") not in Learning({"loss": loss}).kinds()
+
+
 @pytest.mark.parametrize("change", [
     {"grad_norm": np.zeros(30)}, {"lr/0": np.zeros(30)}, {"loss": np.zeros(30)},
     {"loss": np.concatenate([2.0 * 0.1 ** np.arange(8), np.full(22, 1e-8)])},

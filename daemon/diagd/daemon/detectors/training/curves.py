@@ -16,6 +16,9 @@ Ints = NDArray[np.int64]
 
 SIGMA = 1.4826  # of a normal distribution, over its median absolute deviation
 FLOOR = 0.02  # least spread on the logarithmic scale: 2 % (a loss averaged over large batches has hardly any noise)
+SHORT = 1 << 42  # a float64 that is a multiple of this in its last bits came from a format of 10 bits or fewer
+DECIMALS = 6  # values with no more than that were rounded for people
+GRAINS = 20.0  # of their last decimal: below so many, a ratio of two values is one of rounding errors
 START = 10  # samples that show where a run begins
 
 
@@ -56,12 +59,27 @@ def curve_of(series: Series | None) -> Curve:
     return Curve(series.steps[finite], series.values[finite])
 
 
-def logarithmic(values: Floats) -> Floats:
-    """The values on a scale on which equal ratios are equal distances."""
-    if len(values) and values.min() > 0:
-        return np.log(values)
+def coarse(values: Floats) -> float:
+    """The size below which values say little, as all were rounded to so many decimals; 0 where they were not.
+
+    Loggers round what they write: a loss of 0.00012 is 0.0001 in transformers' `trainer_state.json`.
+    """
+    if not (np.ascontiguousarray(values).view(np.int64) % SHORT).any() or not _have_decimals(values, DECIMALS):
+        return 0.0
+    return GRAINS * 10.0 ** -next(n for n in range(DECIMALS + 1) if _have_decimals(values, n))
+
+
+def _have_decimals(values: Floats, decimals: int) -> bool:
+    scaled = values * 10.0**decimals
+    return bool((np.abs(scaled - np.round(scaled)) <= 1e-9 * np.maximum(np.abs(scaled), 1.0)).all())
+
+
+def logarithmic(values: Floats, least: float = 0.0) -> Floats:
+    """The values on a scale on which equal ratios are equal distances, but below `least`."""
+    if len(values) and (values.min() > 0 or (least and values.min() == 0)):
+        return np.log(values + least)
     scale = float(np.median(np.abs(values))) if len(values) else 1.0
-    return np.arcsinh(values / max(scale, 1e-12))
+    return np.arcsinh(values / max(scale, least, 1e-12))
 
 
 def spread(values: Floats) -> float:

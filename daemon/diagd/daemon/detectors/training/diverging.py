@@ -8,7 +8,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, noise, rolling_median
+from diagd.daemon.detectors.training.curves import FLOOR, Curve, coarse, figure, logarithmic, noise, rolling_median
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.detectors.training.spike import spike, together
@@ -83,7 +83,7 @@ def _blown(rank: int, curve: Curve) -> Divergence | None:
         return None
     early = np.abs(values[: min(10, len(values) - BLOWN_FOR)])
     rest = np.abs(values[:-BLOWN_FOR])
-    usual = max(float(np.median(early)), float(np.median(rest)), 1e-12)
+    usual = max(float(np.median(early)), float(np.median(rest)), coarse(values), 1e-12)
     highest = float(np.sort(rest)[-max(len(rest) // 4, 1)])  # rewards and heavy tails reach far, and come back
     last = values[-BLOWN_FOR:]
     if not (last > BLOWN * max(usual, 0.1 * highest)).all() or not last[-1] >= 0.5 * last.max():
@@ -95,13 +95,14 @@ def _blown(rank: int, curve: Curve) -> Divergence | None:
 def _rising(rank: int, curve: Curve) -> Divergence | None:
     if len(curve.steps) < LEAST + LASTS:
         return None
-    level = logarithmic(curve.values)
+    least = coarse(curve.values)
+    level = logarithmic(curve.values, least)
     smooth, smooth_level = rolling_median(curve.values, WIDTH), rolling_median(level, WIDTH)
     at = int(smooth_level.argmin())
     if len(smooth) - at < LASTS:
         return None
     best, now = float(smooth[at]), float(smooth[-1])
-    enough = max(LOST * (curve.begin() - best), WORSE * abs(curve.begin()))
+    enough = max(LOST * (curve.begin() - best), WORSE * max(abs(curve.begin()), least))
     deviation = max(noise(level), FLOOR)
     highest = float(smooth_level[at:].max())
     back = highest - float(smooth_level[-1]) > RETURNED * (highest - float(smooth_level[at]))
@@ -109,4 +110,5 @@ def _rising(rank: int, curve: Curve) -> Divergence | None:
         return None
     if float(np.median(curve.values[-LASTS // 2 :])) < curve.begin():
         return None
-    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), best, now, now > BLOWN * max(curve.begin(), abs(best)))
+    blown = now > BLOWN * max(curve.begin(), abs(best), least)
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), best, now, blown)

@@ -12,13 +12,12 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import Curve, figure, lasting, noise
+from diagd.daemon.detectors.training.curves import SHORT, Curve, coarse, figure, lasting, noise
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 SAME_FOR = 20  # samples
 ABRUPT = 1e-3  # of the loss, or of a hundredth of the largest: what converges comes to rest by ever smaller changes
-COARSE = 1 << 42  # a float64 that is a multiple of this in its last bits came from a format of 10 bits or fewer
 LEAST = 100  # samples from the beginning on
 KNOWN = 40  # samples, where it is known why
 LONG = 500  # samples after which it is no longer patience that is asked for
@@ -34,15 +33,22 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
     losses = run.losses()
     if not losses or run.casts_are_stale:
         return
-    same = [rank for rank, curve in losses.items() if is_constant(curve) and run.is_updated(rank, since(curve))]
-    if len(same) == len(losses):
-        yield _constant(run, losses, tuple(same))
+    exact = {rank: _unrounded(run, rank, curve) for rank, curve in losses.items()}
+    same = [rank for rank, curve in exact.items() if is_constant(curve) and run.is_updated(rank, since(curve))]
+    if len(same) == len(exact):
+        yield _constant(run, exact, tuple(same))
         return
     if run.reinforced or run.adversarial or not _is_trained(run, next(iter(losses))):
         return
     shapes = run.fact("loss/broadcast")
     if all(is_flat(curve, KNOWN if shapes else LEAST) for curve in losses.values()):
         yield _flat(run, losses, shapes)
+
+
+def _unrounded(run: Run, rank: int, curve: Curve) -> Curve:
+    """What its backward was called on, where the script logs more samples of its loss, but rounded."""
+    told = run.curve(rank, "loss") if coarse(curve.values) else curve
+    return told if len(told.steps) else curve
 
 
 def since(curve: Curve) -> int:
@@ -54,9 +60,11 @@ def is_constant(curve: Curve) -> bool:
     """Whether the newest samples are equal bit for bit, which a loss of low precision may well be for a while."""
     if not len(curve.values) or curve.values[-1] == 0:
         return False  # fully fitted, or cancelled: see the gradients
+    if coarse(curve.values):
+        return False  # values that are not equal are written alike
     bits = int(np.float64(curve.values[-1]).view(np.int64))
     count = lasting(curve.values == curve.values[-1])
-    if count < (3 if bits % COARSE == 0 else 1) * SAME_FOR:
+    if count < (3 if bits % SHORT == 0 else 1) * SAME_FOR:
         return False
     before = curve.values[: len(curve.values) - count]
     size = max(abs(float(curve.values[-1])), 0.01 * float(np.abs(curve.values).max()))

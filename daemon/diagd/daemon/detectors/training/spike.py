@@ -14,7 +14,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import FLOOR, Curve, figure, logarithmic, spread, straightened
+from diagd.daemon.detectors.training.curves import FLOOR, Curve, coarse, figure, logarithmic, spread, straightened
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -74,7 +74,7 @@ def together(losses: dict[int, Curve]) -> dict[int, Curve]:
 
 def spike(rank: int, curve: Curve, wild: bool = False) -> Spike | None:
     """The first spike in a series that is young or from which the loss has not come back; None where there is none."""
-    level = logarithmic(curve.values)
+    level = logarithmic(curve.values, coarse(curve.values))
     for at in _jumps(level):
         one = _spike(rank, curve, level, at, wild)
         if one is not None and (one.age <= SPOKEN_OF or not one.back):
@@ -101,7 +101,7 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
         return None
     values = curve.values
     peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[at - QUIET : at]))
-    if wild and peak < HEAVY * float(np.abs(values[:at]).max()):
+    if wild and peak < HEAVY * max(float(np.abs(values[:at]).max()), coarse(values)):
         return None
     gained = curve.begin() - usual
     lost = (peak - usual) / gained if gained > 1e-3 * abs(usual) else np.inf
