@@ -167,7 +167,10 @@ def _following(step: int) -> int:
         return turns.NEVER
     if ledger.pending or step < max(ledger.early_until, ledger.looked_at + 1):
         return step + 1
-    return min((gradients.next_turn(step, turn) for rows, turn in _kinds() if rows), default=turns.NEVER)
+    if ledger.alone:
+        return turns.NEVER
+    regular = [gradients.next_turn(step, turn) for rows, turn in _kinds() if rows]
+    return min([sweeps.following(step), *regular])
 
 
 def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:

@@ -1,14 +1,14 @@
 """Digests on demand: where ranks were seen to differ, of all tensors after one and the same step, and of parts of some.
 
-A request stands in the rank's ledger; it is looked for after each step, which takes as long as comparing two numbers.
-What it costs is counted as the ledger's other digests are, and happens a few times in a run at most.
+A request stands in the rank's ledger; it is looked for where small things are looked at, which takes as long as
+comparing two numbers. What it costs is counted as the ledger's other digests are; it happens a few times in a run.
 """
 
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from diagd.probes import cost, digest
+from diagd.probes import digest, turns
 from diagd.probes.box.ledger import LedgerWriter
 from diagd.probes.box.requests import LATE, Request, Target
 
@@ -45,6 +45,14 @@ class Sweep:
 SWEEP = Sweep()
 
 
+def following(step: int) -> int:
+    """The next step at which to look for a request, or to serve one."""
+    request = SWEEP.request
+    if request is None:
+        return turns.small(step)
+    return max(request.step, step + 1)
+
+
 def after_step(
     writer: LedgerWriter | None, step: int, rows: Sequence[Row], missing: Iterable[int] = (), is_small: bool = True
 ) -> bool:
@@ -79,7 +87,6 @@ def _take_up(request: Request, writer: LedgerWriter, step: int) -> None:
 def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row], missing: Iterable[int]) -> None:
     if step < request.step:
         return
-    began = cost.begin()
     if step == request.step:
         SWEEP.begun = True
         _begin(request.targets, rows)
@@ -87,7 +94,6 @@ def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row
     if step > request.step and not SWEEP.pending and all(one > request.step for one in missing):
         SWEEP.request = None
         writer.answer(request.serial, request.step if SWEEP.begun else LATE)  # the step may not have been recorded
-    cost.count(began)
 
 
 def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:
