@@ -18,6 +18,7 @@ from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordE
 
 log = logging.getLogger(__name__)
 
+LOOK_AGAIN_S = 2.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
 EARLY_S = 10.0  # of a suspicion
 EARLY_EVERY_S = 1.0
@@ -119,7 +120,7 @@ class JobLoop:
         hang_after_s: float = 60.0,
         record: Callable[[RecordEntry], None] | None = None,
     ) -> None:
-        self.state = JobState(job_id=job_id, hang_after_s=hang_after_s)
+        self.state = JobState(job_id=job_id, hang_after_s=hang_after_s, look_again_s=LOOK_AGAIN_S)
         self.book = judge.make_book(restored)
         self.counters = Counters()
         self.revision = 1

@@ -5,13 +5,14 @@ when it arrives: the others are there before it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 from statistics import median
 
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.pace import Pace
 
 FRESH_S = 8.0  # older arrivals say nothing of now,
 FRESH_PART = 0.25  # but for so much of a longer stretch: of steps that take seconds
@@ -19,6 +20,7 @@ LEAST_MEETINGS = 6
 ENOUGH_RANKS = 16  # of a large group
 FELT_S = 0.002  # a spread below this is the clocks' and the scheduler's
 
+STRAY = 256  # what one look adds of one source: beyond so many older ones in a row there is nothing newer
 PAUSES = ("checkpoint", "eval")
 
 Place = tuple[str, int]  # group, place in its order
@@ -77,8 +79,8 @@ def _meetings(state: JobState, since_s: float) -> dict[Place, Meeting]:
     wanted = _seen_members(state)
     times: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
     for rank in sorted({r for ranks in wanted.values() for r in ranks}):
-        for key, entered_s in state.paces[rank].arrivals.items():
-            if key[0] in wanted and entered_s >= since_s:
+        for key, entered_s in _newest(state.paces[rank], since_s):
+            if key[0] in wanted:
                 times[key][rank] = entered_s
     found: dict[Place, Meeting] = {}
     for (group, seq, source), entered in times.items():
@@ -89,6 +91,17 @@ def _meetings(state: JobState, since_s: float) -> dict[Place, Meeting]:
                 first, max(entered.values()), {r: t - first for r, t in entered.items()}, source
             )
     return found
+
+
+def _newest(pace: Pace, since_s: float) -> Iterator[tuple[tuple[str, int, str], float]]:
+    """What a rank has come to since then, newest first; each look adds its own in order, source by source."""
+    older = 0
+    for key, entered_s in reversed(pace.arrivals.items()):
+        if entered_s >= since_s:
+            older = 0
+            yield key, entered_s
+        elif (older := older + 1) > STRAY:
+            return
 
 
 def _seen_members(state: JobState) -> dict[str, list[int]]:

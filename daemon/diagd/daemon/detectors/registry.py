@@ -41,11 +41,22 @@ def detect(state: JobState) -> tuple[Finding, ...]:
     if not state.details and not state.candidates:
         return ()
     scene = scene_of(state)
-    found = [finding for detector in DETECTORS for finding in detector(scene)]
+    found = [finding for detector in PROMPT for finding in detector(scene)] + _of_training(scene)
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
             found += guess(scene)
     return _deepest(_together(without_consequences(found)))
+
+
+def _of_training(scene: Scene) -> list[Finding]:
+    """What is wrong in what training computes; while the job runs, it is not looked at as often as its progress."""
+    state = scene.state
+    live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
+    if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < state.look_again_s:
+        return list(state.looked[1])
+    found = [finding for detector in OF_TRAINING for finding in detector(scene)]
+    state.looked = state.now_s, found
+    return list(found)
 
 
 def _together(found: list[Finding]) -> list[Finding]:
@@ -139,12 +150,16 @@ def _left_out(scene: Scene) -> list[int]:
     return sorted(left, key=lambda r: scene.state.detail(r).group_count)
 
 
-DETECTORS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+# Of progress.
+PROMPT: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     ended.ended,
     mismatch.mismatches,
     silent.silent,
     _roots,
     slow.slow,
+)
+# Of what is computed.
+OF_TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     precision.stale_casts,
     casting.autocast_off,
     overflow.overflow,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,10 @@ class JobState:
     metric_names: Mapping[str, str] = field(default_factory=dict)  # the user's own: as logged -> canonical
     # Known from dumps alone: each rank as it was at one moment, without a clock, signs of life or a second look.
     from_dumps: bool = False
+    # What training computes changes slowly: how long what was found in it stands while the job runs, in seconds, and
+    # when it was looked at last, with what was found.
+    look_again_s: float = 0.0
+    looked: tuple[float, list[Any]] | None = None
     # (group, rank) -> why it is not known what the rank has entered there; group "" for all. Only with dumps.
     not_known: dict[tuple[str, int], str] = field(default_factory=dict)
 
