@@ -7,6 +7,7 @@ from typing import Any
 from diagd.probes import autocast, cost, overflow, phases, sites, steps, turns
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
+from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.native import operations
 from diagd.probes.state import STATE
@@ -39,7 +40,7 @@ def remove() -> None:
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     live = STATE.live
     # Not with the steps that samples are taken at, which are multiples of powers of two.
-    timed = time.thread_time_ns() if live is not None and live[_BACKWARDS] & cost.MASK == _TIMED else 0
+    timed = time.thread_time_ns() if _is_timed(live) else 0
     STATE.evaluating = False
     STATE.backward_depth += 1
     if STATE.backward_depth == 1:
@@ -56,6 +57,11 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if STATE.backward_depth == 1:
         turns.before_pass(roots)
     return STATE.backward_depth, roots
+
+
+def _is_timed(live: Any) -> bool:
+    """One in sixteen, unless passes mostly go the compiled way, which times its own."""
+    return live is not None and not FAST[Fast.PLAIN] and live[_BACKWARDS] & cost.MASK == _TIMED
 
 
 def _after(token: Any, result: Any) -> None:

@@ -17,7 +17,7 @@ _ISSUED = int(FieldIndex.ISSUED)
 _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
-_MASK = cost.MASK
+_MASK, _TIMED = cost.MASK, cost.TIMED
 _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 
 
@@ -93,7 +93,7 @@ def _recorder(method: Method, reduction: Callable[[Any], int]) -> Any:
             )
         index = ring.stamp(template, entered)
         serial = ring.numbers[index]
-        if not serial & _MASK:
+        if serial & _MASK == _TIMED:
             _before_cost.add(_now() - entered)
         if collective and counted >= 0:
             group.uncounted[1] = counted  # it lasts, and must not look like progress
@@ -132,7 +132,7 @@ def _after(token: Any, work: Any) -> None:
         numbers[index + _RETURNED] = now
     else:
         waits.watch(work, index, serial)
-    if not serial & _MASK:
+    if serial & _MASK == _TIMED:
         waits.forget_old()
         _after_cost.add(_now() - now)
 

@@ -83,7 +83,7 @@ def remove() -> None:
 def _following(step: int) -> int:
     if PASS.open or PASS.calls:
         return step + 1
-    return min([early for early in ALWAYS if early > step] + [turns.next_multiple(step, EVERY)])
+    return min([early for early in ALWAYS if early > step] + [turns.next_multiple(step, max(EVERY, BUDGET.stride))])
 
 
 def _at_switch(recording: bool) -> None:

@@ -112,7 +112,7 @@ def _before(optimizer: Any) -> None:
     if not later.possible(torch):
         return
     began = time.thread_time_ns()
-    watch.step, watch.next = step, step + EVERY
+    watch.step, watch.next = step, step + max(EVERY, BUDGET.stride)
     with later.unseen(torch):
         _follow(watch, optimizer)
         watch.sample = roundings.before(watch.rows) if watch.rows else None

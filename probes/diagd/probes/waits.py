@@ -17,7 +17,7 @@ _WAIT = int(FieldIndex.WAIT)
 _RETURNED = int(FieldIndex.RETURNED)
 _patches = Patches()
 _now = time.monotonic_ns
-_MASK = cost.MASK
+_MASK, _TIMED = cost.MASK, cost.TIMED
 _before_cost, _after_cost = cost.Sampled(), cost.Sampled()
 # id of a Work, which takes no attributes -> its record, that one's serial, and a weak reference to it. One that nobody
 # waits for stays here when it is gone, and another may come to lie at its place.
@@ -65,7 +65,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None  # so long ago that its place was used again
     numbers[index + _WAIT] = now
     phase = phases.begin_collective(now)
-    if not serial & _MASK:
+    if serial & _MASK == _TIMED:
         _before_cost.add(_now() - now)
     return index, serial, phase
 
@@ -91,7 +91,7 @@ def _after(token: Any, result: Any) -> None:
         numbers[index + _RETURNED] = now
     if phase is not None:
         phases.end_collective(phase, now)
-    if not serial & _MASK:
+    if serial & _MASK == _TIMED:
         _after_cost.add(_now() - now)
 
 

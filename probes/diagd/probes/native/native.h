@@ -10,6 +10,7 @@
 
 #define RING_COUNT_MOST 64
 #define MAX_DIMS 6
+#define TIMED 11 /* of the numbers that cost_mask leaves, as cost.py has it */
 
 /* The box's layout, as box/layout.py has it; told by `use`, so that there is one definition. */
 typedef struct {

@@ -321,7 +321,7 @@ static PyObject *before(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (ready == 0)
         Py_RETURN_NONE;
     int64_t timed = 0;
-    if (ready == 1 && !((current.numbers[layout.live_at / 8 + layout.operations] + 1) & layout.cost_mask))
+    if (ready == 1 && ((current.numbers[layout.live_at / 8 + layout.operations] + 1) & layout.cost_mask) == TIMED)
         timed = cpu_ns();
     PyObject *token = ready < 0 ? NULL : recorded(method, args[0], entered_ns);
     if (token == NULL)
@@ -385,7 +385,7 @@ static PyObject *after(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (count != 2 || !PyTuple_CheckExact(args[0]) || PyTuple_Size(args[0]) != 7 || box_ready() != 1)
         return fall_back(fallback, args, count);
     int64_t next = item_int(args[0], 4, 0);
-    int64_t timed = next & layout.cost_mask ? 0 : cpu_ns();
+    int64_t timed = (next & layout.cost_mask) == TIMED ? cpu_ns() : 0;
     if (issued(args[0], args[1], now, &serial))
         return fall_back(fallback, args, count);
     if (timed) {

@@ -118,7 +118,7 @@ static PyObject *wait_before(PyObject *self, PyObject *const *args, Py_ssize_t c
         Py_RETURN_NONE;
     }
     int64_t serial = PyLong_AsLongLong(PyTuple_GetItem(found, 1));
-    int64_t timed = serial & layout.cost_mask ? 0 : cpu_ns();
+    int64_t timed = (serial & layout.cost_mask) == TIMED ? cpu_ns() : 0;
     PyObject *token = waiting(found, now);
     Py_DECREF(found);
     if (token == NULL) {
@@ -142,7 +142,7 @@ static PyObject *wait_after(PyObject *self, PyObject *const *args, Py_ssize_t co
     int64_t phase = before == Py_None ? -1 : PyLong_AsLongLong(before);
     if (PyErr_Occurred())
         return fall_back(fallback, args, count);
-    int64_t timed = serial & layout.cost_mask ? 0 : cpu_ns();
+    int64_t timed = (serial & layout.cost_mask) == TIMED ? cpu_ns() : 0;
     if (record_at(index, serial))
         current.numbers[index + RETURNED] = now;
     if (phase >= 0 && live_numbers()[layout.phase] == layout.collective)
