@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from diagd.daemon.aggregator.calm import Calm
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.aggregator.sweeping import Sweeps
 from diagd.daemon.incidents.incident import Incident, incident_from_json
@@ -128,6 +129,7 @@ class JobLoop:
         self._judge = judge
         self._record = record
         self._judged_s = -WITHOUT_NEWS_S
+        self._calm = Calm()
         self._inbox: deque[RecordEntry] = deque()
         self._links: dict[str, Link] = {}
         self._rank_nodes: dict[int, str] = {}
@@ -186,7 +188,10 @@ class JobLoop:
             self.state.stopping_s = None  # it has started again: deaths count anew
         if not news and now_s - self._judged_s < WITHOUT_NEWS_S:
             return []
+        if not self._suspicions and self._calm.lasts(self.state):
+            return []
         self._judged_s = now_s
+        self._calm.judged(self.state)
         changed = self._judge_now()
         if changed:
             self._count(changed)
