@@ -151,7 +151,7 @@ def test_an_object_that_takes_its_part_itself_is_well_resumed(facts: dict[str, s
     assert RESUMING.file.model_taken
     assert RESUMING.file.optimizer_taken
     train(model, optimizer)
-    assert set(facts) == {"checkpoint/loaded"}
+    assert set(facts) == {"checkpoint/loaded", "checkpoint/moments"}
 
 
 def test_the_step_that_makes_an_optimizers_state_is_none_of_training(facts: dict[str, str], probe: Probe) -> None:
