@@ -124,6 +124,16 @@ def test_sources_are_read_as_the_process_sees_them_and_only_if_they_are_python(t
     assert found("/job/none.py") is None
 
 
+def test_files_that_hold_none_of_the_words_are_not_parsed(tmp_path: Path) -> None:
+    (tmp_path / "9/root/job").mkdir(parents=True)
+    (tmp_path / "9/root/job/a.py").write_text("x = 1\n")
+    (tmp_path / "9/root/job/b.py").write_text("import os\nos.fsync(1)\n")
+    found = source.trees(9, Procfs(tmp_path), source.DURABLE)
+    assert found("/job/a.py") is None
+    assert isinstance(found("/job/b.py"), ast.Module)
+    assert found("/job/none.py") is None
+
+
 def test_a_line_that_waits_for_an_operation_is_told_from_one_that_waits_for_something_else() -> None:
     text = "def go(work, worker):\n    work = send()\n    work.wait()\n    worker.wait()\n"
     line = [Frame("go", "/job/go.py", number) for number in range(5)]

@@ -12,7 +12,7 @@ from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Frame
 
 _MOST_BYTES = 2**20
-_DURABLE = frozenset({"fsync", "fdatasync"})
+DURABLE = frozenset({"fsync", "fdatasync"})
 _TRAINS = ("/torch/nn/", "/torch/autograd/", "/torch/optim/", "/torch/distributed/", "/torch/_tensor.py")
 _SHOWS_PROGRESS = ("/tqdm/", "/rich/", "/progressbar/", "/alive_progress/")
 _QUEUES = ("/queue.py", "/multiprocessing/queues.py", "/torch/multiprocessing/queue.py")
@@ -22,18 +22,34 @@ Loop = ast.For | ast.While
 Trees = Callable[[str], ast.Module | None]
 
 
-def trees(pid: int, proc: Procfs) -> Trees:
-    """How to get at the process's sources, as it sees its file system; None for what is not there or no Python."""
+def trees(pid: int, proc: Procfs, naming: frozenset[str] = frozenset()) -> Trees:
+    """How to get at the process's sources, as it sees its file system; None for what is not there or no Python.
+
+    Args:
+        naming: Files that hold none of these words are none either: to parse a large one takes half a second.
+    """
 
     def tree(file: str) -> ast.Module | None:
         path = Path(f"{proc.root}/{pid}/root{file}" if file.startswith("/") else f"{proc.root}/{pid}/cwd/{file}")
         try:
             found = path.stat()
-            return _parsed(path, found.st_mtime_ns, found.st_ino) if found.st_size <= _MOST_BYTES else None
         except OSError:
             return None
+        version = path, found.st_mtime_ns, found.st_ino
+        if found.st_size > _MOST_BYTES or (naming and not _names(*version, naming)):
+            return None
+        return _parsed(*version)
 
     return tree
+
+
+@lru_cache(maxsize=512)
+def _names(path: Path, _changed_ns: int, _number: int, words: frozenset[str]) -> bool:
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return any(word.encode() in text for word in words)
 
 
 @lru_cache(maxsize=64)
@@ -46,7 +62,7 @@ def _parsed(path: Path, _changed_ns: int, _number: int) -> ast.Module | None:
 
 def makes_durable(frames: Sequence[Frame], tree_of: Trees) -> str:
     """The call by which the innermost line syncs a file (fsync, fdatasync); empty where it calls none."""
-    return next((name for name in _called_in_line(frames, tree_of) if name in _DURABLE), "")
+    return next((name for name in _called_in_line(frames, tree_of) if name in DURABLE), "")
 
 
 def waits_for_work(frames: Sequence[Frame], tree_of: Trees) -> bool:

@@ -70,7 +70,7 @@ def samples(pid: int, proc: Procfs, pauses: Callable[[], bool], backward_site: F
 
     Nothing where that cannot be seen; the kernel's word is left out while the rank `pauses` its steps to save.
     """
-    tree_of = source.trees(pid, proc)
+    tree_of, durable_of = source.trees(pid, proc), source.trees(pid, proc, source.DURABLE)
     try:
         with Calls(pid, proc, pauses) as calls:
             seen = pyspy.sample(pid)
@@ -80,7 +80,7 @@ def samples(pid: int, proc: Procfs, pauses: Callable[[], bool], backward_site: F
     found = [
         Stack(
             pid, "sample", "R", (Thread(pid, "MainThread", places, main=True),), now_s,
-            syscall=source.makes_durable(places, tree_of), times=times,
+            syscall=source.makes_durable(places, durable_of), times=times,
             note=_note(places, backward_site, tree_of),
         )
         for places, times in seen[:_MOST_SAMPLES]
