@@ -19,7 +19,7 @@ from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordE
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_S = 2.0  # at what training computes
+LOOK_AGAIN_S = 1.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
 EARLY_S = 10.0  # of a suspicion
 EARLY_EVERY_S = 1.0
