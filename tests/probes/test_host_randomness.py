@@ -171,3 +171,15 @@ def test_the_watch_on_steps_looks_at_these_generators_too(told: Callable[[], Tol
     step(1)
     randomness._stepped(None)
     assert told()["data/drawn_inside_random"] == {1: 2.0}
+
+
+def test_a_worker_notes_its_first_batches_and_then_few(reads: None) -> None:
+    batches = iter(DataLoader(Augmented(), batch_size=1, num_workers=1, multiprocessing_context="fork"))
+    seed, noted = int(batches._base_seed), []
+    for number in range(1, 52):
+        next(batches)
+        if worker_notes.get(0, seed, number) is not None:
+            noted.append(number)
+    del batches
+    # The worker is up to two batches ahead, but only 16 places were written before it read the 33rd.
+    assert noted == [*range(1, worker_notes.NOTES + 1), reading.EVERY + 1]

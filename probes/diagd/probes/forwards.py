@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from diagd.probes import autocast, compiling, inventory, later, overflow, turns
-from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import EAGER, Probe
 from diagd.probes.signals import SIGNALS
@@ -30,7 +29,6 @@ HOT = 4096.0  # modules that have come so far are taken each time
 WEIGHTS = 8  # whose content is compared between calls in one region
 PIECE = 16  # elements of a weight
 
-_OVERHEAD = int(Live.OVERHEAD_NS)
 _joined: list[Probe] = []
 
 

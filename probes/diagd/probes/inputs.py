@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import cost, fingerprint, host_randomness, randomness, turns
+from diagd.probes import compiling, cost, fingerprint, host_randomness, randomness, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
@@ -192,7 +192,7 @@ def _arm(probe: Probe) -> None:
     step = max(STATE.live[_STEP], 0)
     if step == EXCHANGES_AT and not INPUTS.told_exchanges:
         _tell_exchanges()
-    if INPUTS.armed is None and step != INPUTS.step and is_due(step) and not _compiles():
+    if INPUTS.armed is None and step != INPUTS.step and is_due(step) and not compiling.in_use():
         register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
         INPUTS.armed = register(_hook(sys.modules["torch"], probe))
 
@@ -212,13 +212,6 @@ def _tell_exchanges() -> None:
         reader.close()
     found = {_EXCHANGES[one.op] for one in records if one.op in _EXCHANGES and not 0 <= one.numel <= _FIGURES}
     SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
-
-
-def _compiles() -> bool:
-    """Whether torch.compile is in use, or cannot be seen not to be: its guards would see a hook come and go."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    backends = getattr(frames, "cached_backends", None)
-    return frames is not None and (backends is None or any(callable(backend) for backend in list(backends.values())))
 
 
 def _hook(torch: Any, probe: Probe) -> Any:

@@ -32,7 +32,7 @@ SURE_LOOKS = 3  # of a process
 PATIENCE = 10  # samples
 MANY_STEPS = 1024  # between two samples, whatever short steps there were
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 _patches = Patches()
 _joined: list[Probe] = []
 

@@ -23,6 +23,7 @@ from diagd.probes.state import STATE
 from diagd.probes.worker_notes import Note
 
 MAIN, WORKERS, ALIKE = 0, 1, 2
+EVERY = 32  # batches of a worker
 _STEP = int(Live.STEP)
 _UNUSED = -1
 
@@ -55,10 +56,19 @@ def remove() -> None:
 
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Stands] | None:
-    if worker_notes.worker() is None and not _is_due():
+    info = worker_notes.worker()
+    if not (_is_due() if info is None else _is_noted(info)):
         return None
     indices = args[1] if len(args) > 1 else kwargs.get("possibly_batched_index")
     return len(indices) if type(indices) is list else 1, host_randomness.stands()
+
+
+def _is_noted(info: Any) -> bool:
+    """In a worker: its first batches, then few. To count what one draws can take a quarter of the drawing itself."""
+    if info.seed != READING.seed:
+        READING.seed, READING.number, READING.firsts = info.seed, 0, _marks(host_randomness.stands())
+    READING.number += 1
+    return READING.number <= worker_notes.NOTES or READING.number % EVERY == 1
 
 
 def _is_due() -> bool:
@@ -74,9 +84,6 @@ def _after(token: tuple[int, Stands], _: Any) -> None:
     samples, before = token
     info = worker_notes.worker()
     if info is not None:
-        if info.seed != READING.seed:
-            READING.seed, READING.number, READING.firsts = info.seed, 0, _marks(before)
-        READING.number += 1
         worker_notes.put(info, Note(READING.number, samples, _seen(before)))
         return
     began = cost.begin()

@@ -40,7 +40,7 @@ MANY_OPTIMIZERS = 64
 SHOWN = 0.15  # share from which a parameter has series of its own
 MIN_FELT = 8  # elements
 
-_STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
+_STEP = int(Live.STEP)
 _joined: list[Probe] = []
 _watches: dict[int, "_Watch"] = {}  # by the optimizer's id
 
@@ -165,7 +165,6 @@ def _count(watch: _Watch, took: int) -> None:
     """Against the budget, but for the very first look, in which torch loads what it needs for it."""
     watch.looks += 1
     if watch.looks == 1:
-        STATE.live[_OVERHEAD] += took
         return
     watch.cost_ns += (watch.cost_ns // 8 or took) * (1 if took > watch.cost_ns else -1)
     BUDGET.spent(took)

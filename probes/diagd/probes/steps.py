@@ -31,7 +31,6 @@ class _Progress:
     def __init__(self) -> None:
         self.counter = StepCounter()
         self.optimizers_made = 0
-        self.engine = False
         self.single_refused = False  # no process group, and not the kind of process that is a rank without one
 
 
@@ -117,7 +116,7 @@ def _stepped(optimizer: Any) -> None:
         FAST[_OPEN] = 0
         if STATE.recording:
             phases.enter(_BACKWARD if STATE.backward_depth else _FORWARD)
-    if completed and not PROGRESS.engine:
+    if completed and not STATE.engine:
         _complete(now)
     _say_what_is_plain(optimizer)
     if timed:
@@ -131,7 +130,7 @@ def _is_timed(live: Any) -> bool:
 
 def _say_what_is_plain(optimizer: Any) -> None:
     """Whether the steps to come may take the compiled way, as far as they are like this one."""
-    alone = _compiled and PROGRESS.counter.alone and not PROGRESS.engine and not STATE.exit_noted and STATE.is_rank
+    alone = _compiled and PROGRESS.counter.alone and not STATE.engine and not STATE.exit_noted and STATE.is_rank
     FAST[_KNOWN] = id(optimizer)
     FAST[_PLAIN] = int(alone) * (1 if STATE.recording else 2 if STATE.settings.bench_steps else 0)
 
@@ -155,7 +154,7 @@ def backward_completed() -> None:
     live = STATE.live
     live[_BACKWARDS] += 1
     blind = not live[_OPTIMIZER_STEPS] and (not PROGRESS.optimizers_made or live[_BACKWARDS] > _PATIENCE)
-    if blind and not PROGRESS.engine and STATE.is_rank:
+    if blind and not STATE.engine and STATE.is_rank:
         _complete(time.monotonic_ns())
 
 
@@ -168,7 +167,7 @@ def _install_engine(probe: Probe, module: Any) -> None:
 def _before_engine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if STATE.live is None:
         return None
-    PROGRESS.engine = STATE.engine = True
+    STATE.engine = True
     FAST[_PLAIN] = 0
     return args[0], getattr(args[0], "global_steps", 0)
 

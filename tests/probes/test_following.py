@@ -1,0 +1,68 @@
+"""No probe sleeps through a step that is its turn: what it says it waits for next, against what it says is due."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diagd.probes import forwards, gradients, inputs, memory, sweeps
+from diagd.probes.box.writer import BoxWriter
+from diagd.probes.budget import BUDGET
+
+STRIDES = (1, 2, 8, 32, 128)
+
+
+@pytest.fixture(params=STRIDES)
+def stride(request: pytest.FixtureRequest, recording: BoxWriter) -> Iterator[int]:
+    BUDGET.stride = request.param
+    yield request.param
+    BUDGET.forget()
+
+
+def waited_for(following: Callable[[int], int], until: int = 40_000) -> set[int]:
+    found, step = set(), 1
+    while (step := following(step)) <= until:
+        assert step not in found
+        found.add(step)
+    return found
+
+
+@pytest.mark.parametrize("turn", [32, 128, 256])
+def test_turns_of_tensors(stride: int, turn: int) -> None:
+    due = {step for step in range(2, 40_001) if gradients.is_turn(step, turn)}
+    assert waited_for(lambda step: gradients.next_turn(step, turn)) == due
+
+
+def test_inputs(stride: int) -> None:
+    inputs.INPUTS.__init__()  # type: ignore[misc]
+    due = {step for step in range(2, 40_001) if inputs.is_due(step)}
+    assert waited_for(inputs._following) >= due
+
+
+def test_forward_passes(stride: int) -> None:
+    forwards.PASS.__init__()  # type: ignore[misc]
+    found = waited_for(forwards._following)
+    assert found >= {step for step in forwards.ALWAYS if step > 1}
+    assert len(found) <= 40_000 // max(forwards.EVERY, stride) + len(forwards.ALWAYS)
+    forwards.PASS.open = [object()]
+    assert forwards._following(500) == 501
+    forwards.PASS.__init__()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("each_ms", [1, 50, 10_000])
+def test_memory_by_how_long_steps_take(stride: int, each_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory._watch, "each_ns", each_ms * 1_000_000)
+    ahead = memory._following(100) - 100
+    assert 1 <= ahead <= memory.MANY_STEPS
+    assert ahead == 1 or ahead * each_ms <= 20 * stride
+
+
+def test_a_request_is_looked_for_with_small_things_and_served_at_its_step(
+    stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps.SWEEP, "request", None)
+    assert 100 < sweeps.following(100) <= 100 + max(stride // 4, 1)
+    request: Any = SimpleNamespace(step=117)
+    monkeypatch.setattr(sweeps.SWEEP, "request", request)
+    assert (sweeps.following(100), sweeps.following(117), sweeps.following(118)) == (117, 118, 119)
