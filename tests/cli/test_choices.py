@@ -1,7 +1,15 @@
 """Among several jobs a person can tell which is which."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from diagd.daemon.agent.outside import OutsideRank
+from diagd.daemon.cli import incidents, jobs
 from diagd.daemon.cli.choices import _with_others, listed
+from diagd.daemon.errors import DiagdError
 
 
 def test_a_choice_shows_its_processes_and_what_they_run() -> None:
@@ -24,3 +32,15 @@ def test_jobs_without_a_name_are_told_apart_by_who_started_them() -> None:
 def test_many_processes_do_not_fill_the_screen() -> None:
     many = [OutsideRank(rank, rank + 1, job="a", command="x" * 500) for rank in range(1000)]
     assert len(listed(_with_others({}, many))) < 200
+
+
+def test_incidents_of_several_running_jobs_are_asked_for_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running: Any = [SimpleNamespace(job=name, info={}, run_dir=str(tmp_path / name), pid=1) for name in ("a", "b")]
+    monkeypatch.setattr(jobs, "running_jobs", lambda: running)
+    with pytest.raises(DiagdError, match="several jobs run here") as caught:
+        incidents._report(None)
+    assert caught.value.exit_code == 2
+    with pytest.raises(DiagdError, match="no job is called c"):
+        incidents._report("c")

@@ -143,6 +143,9 @@ def test_far_over_the_budget_they_get_rarer_faster(recording: BoxWriter) -> None
         part.widen(31, 10)
         strides.append(part.stride)
     assert strides == [4, 16, 64, budget.MAX_STRIDE, budget.MAX_STRIDE]
+    assert [note for note in STATE.notes if "samples" in note] == [
+        f"to stay within the budget, samples are taken at one of {budget.MAX_STRIDE} steps"  # the one that holds
+    ]
 
 
 def test_when_samples_can_get_no_rarer_that_is_said(recording: BoxWriter) -> None:

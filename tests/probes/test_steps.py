@@ -71,6 +71,15 @@ def test_optimizers_that_never_seem_to_step_are_not_waited_for_for_ever(recordin
     assert recording.live[Live.STEP] == 3
 
 
+def test_where_no_optimizer_is_seen_it_is_said_what_is_not_watched(recording: BoxWriter) -> None:
+    for _ in range(2 * steps._PATIENCE - 1):
+        steps.backward_completed()
+    assert STATE.notes == []
+    steps.backward_completed()
+    steps.backward_completed()
+    assert ["diagd.probes.watch" in note for note in STATE.notes] == [True]
+
+
 def train(step: int, seconds: float, overhead: float) -> int:
     """A hundred steps that took so long and cost so much, from `step` on."""
     for number in range(1, 101):

@@ -18,6 +18,7 @@ MAX_STRIDE = 128  # of steps that are so short that even these lie close togethe
 SMALL = 4  # what is small goes on at each step up to this stride, and beyond it that much more often than the rest
 _STEP, _OVERHEAD = int(Live.STEP), int(Live.OVERHEAD_NS)
 _LEFT_OUT, _STRIDE = int(Live.SAMPLES_LEFT_OUT), int(Live.SAMPLE_STRIDE)
+_RARER = "to stay within the budget, samples are taken at one of"
 _now = time.monotonic_ns
 
 
@@ -86,7 +87,7 @@ class Budget:
         if spent_ns > allowed_ns:
             self.stride = min(self.stride * (4 if spent_ns > 3 * allowed_ns else 2), MAX_STRIDE)
             if self.stride >= SMALL:
-                STATE.note(f"to stay within the budget, samples are taken at one of {self.stride} steps")
+                STATE.note(f"{_RARER} {self.stride} steps", instead_of=_RARER)
         elif spent_ns < allowed_ns / 3 and self.stride > 1:
             self.stride //= 2
         if STATE.live is not None:

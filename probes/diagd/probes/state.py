@@ -56,9 +56,18 @@ class State:
 
             self.live[Live.PROBE_ERRORS] += 1
 
-    def note(self, text: str) -> None:
-        """Keep, once, why something is not watched; it is shown with the identity."""
-        if text not in self.notes and len(self.notes) < 50:
+    def note(self, text: str, instead_of: str = "") -> None:
+        """Keep, once, why something is not watched; it is shown with the identity.
+
+        Args:
+            text: What is told.
+            instead_of: What earlier notes begin with that hold no longer.
+        """
+        if text in self.notes:
+            return
+        if instead_of:
+            self.notes[:] = [note for note in self.notes if not note.startswith(instead_of)]
+        if len(self.notes) < 50:
             self.notes.append(text)
             if self.on_note is not None:
                 self.on_note()

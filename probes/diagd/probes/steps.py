@@ -18,6 +18,7 @@ _OPTIMIZER, _FORWARD, _BACKWARD = int(Phase.OPTIMIZER), int(Phase.FORWARD), int(
 _LOOKS = cost.MASK + 1  # steps between two looks at the budget
 _OPEN, _PLAIN, _KNOWN, _PENDING, _LOOK = Fast.OPEN, Fast.PLAIN, Fast.KNOWN, Fast.PENDING, Fast.LOOK
 _PATIENCE = 32  # backward passes: more than are usually accumulated for one step
+_UNSEEN = "tensors, norms, rates: no optimizer of torch's steps here; tell of yours by diagd.probes.watch(optimizer=…)"
 _patches = Patches()
 _compiled = False
 _hook_cost = cost.Sampled()
@@ -156,6 +157,8 @@ def backward_completed() -> None:
     blind = not live[_OPTIMIZER_STEPS] and (not PROGRESS.optimizers_made or live[_BACKWARDS] > _PATIENCE)
     if blind and not STATE.engine and STATE.is_rank:
         _complete(time.monotonic_ns())
+        if live[_BACKWARDS] == 2 * _PATIENCE:
+            STATE.note(_UNSEEN)
 
 
 def _install_engine(probe: Probe, module: Any) -> None:

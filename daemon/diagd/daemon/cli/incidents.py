@@ -19,7 +19,7 @@ def command(source: str | None, job: str | None, as_json: bool, fail: bool) -> i
     """List the incidents of a job.
 
     JOB is a job's name, running or among the last that have finished; REPORT a report.json or the folder that holds
-    it. Without either: the job that runs here, else the last one that has finished.
+    it. Without either: the only job that runs here, or if none does the last one that has finished.
     """
     from diagd.daemon.report.text import summary_lines, verdict_lines
 
@@ -68,10 +68,13 @@ def _report(source: str | None) -> Mapping[str, Any]:
 
 
 def _of_running(source: str | None) -> Mapping[str, Any] | None:
-    from diagd.daemon.cli.jobs import fetch, job_name, read_report, running_jobs
+    from diagd.daemon.cli.jobs import fetch, find_job, job_name, read_report, running_jobs
 
+    jobs = running_jobs()
+    if source is None and len(jobs) > 1:
+        find_job(None)  # says so, and which there are
     # The folder's name is one job's alone.
-    for job in sorted(running_jobs(), key=lambda job: job.job != source):
+    for job in sorted(jobs, key=lambda job: job.job != source):
         if source not in (None, job.job, job_name(job)):
             continue
         if address := job.info.get("http"):
