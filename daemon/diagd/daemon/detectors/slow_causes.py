@@ -68,5 +68,5 @@ def of_all(
     if on_cpu and delay >= CONTENDED_PART:
         return None  # gloo's own threads need CPUs of the same host
     if together and max(in_python, in_backward) >= PART:
-        return "slow.collective", "communication", "and they arrive together: the communication itself is slow"
+        return "slow.collective", "communication", "because the communication itself is slow: they arrive together"
     return None

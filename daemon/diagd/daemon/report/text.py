@@ -47,7 +47,7 @@ def _headline(incident: Json, colour: bool) -> str:
 
 
 def _details(incident: Json) -> Iterable[tuple[str, str]]:
-    if places := _places(incident["locations"]):
+    if places := _places(incident["locations"], " and " if _is_apart(incident["kind"]) else " ← "):
         yield "where", places
     if incident["waiting_ranks"]:
         yield "waiting", _waiting(incident)
@@ -72,7 +72,12 @@ def _waiting(incident: Json) -> str:
     return text
 
 
-def _places(locations: Sequence[Json]) -> str:
+def _is_apart(kind: str) -> bool:
+    """Whether its places are no frames of one stack: where a rank was seen most often, or has been and is now."""
+    return kind.startswith("slow.") or kind == "hang.collective_mismatch"
+
+
+def _places(locations: Sequence[Json], joint: str) -> str:
     """Equal places of several ranks once: `ranks 1,3 in load, data.py:41 ← main, train.py:80`."""
     by_rank: dict[int, list[str]] = {}
     for place in locations:
@@ -82,7 +87,7 @@ def _places(locations: Sequence[Json]) -> str:
     groups: dict[tuple[str, ...], list[int]] = {}
     for rank, frames in by_rank.items():
         groups.setdefault(tuple(frames[:_FRAMES]), []).append(rank)
-    return "; ".join(f"{rank_ranges(ranks, named=True)} in {' ← '.join(frames)}" for frames, ranks in groups.items())
+    return "; ".join(f"{rank_ranges(ranks, named=True)} in {joint.join(frames)}" for frames, ranks in groups.items())
 
 
 def _because(cause: Json) -> str:
