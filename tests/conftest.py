@@ -84,14 +84,20 @@ def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not any(name in thread.name for name in LASTING_THREADS)}
 
 
-def _processes() -> set[psutil.Process]:
-    """Return the live processes that descend from the tests or carry their token."""
-    found = set(psutil.Process().children(recursive=True))
+def _processes() -> tuple[set[psutil.Process], set[psutil.Process]]:
+    """Return the live processes that descend from the tests or carry their token, and those that cannot be told yet.
+
+    In the middle of execve a process shows an empty environment for a moment.
+    """
+    found, untold = set(psutil.Process().children(recursive=True)), set()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(RUN_TOKEN_NAME) == RUN_TOKEN:
+            environment = process.environ()
+            if not environment:
+                untold.add(process)
+            elif process.pid != os.getpid() and environment.get(RUN_TOKEN_NAME) == RUN_TOKEN:
                 found.add(process)
-    return {process for process in found if _counts(process)}
+    return {process for process in found if _counts(process)}, {process for process in untold if _counts(process)}
 
 
 def _counts(process: psutil.Process) -> bool:
@@ -109,12 +115,14 @@ def _describe(process: psutil.Process) -> str:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running() -> Iterator[None]:
-    threads, processes = _threads(), _processes()
+    threads, (processes, untold) = _threads(), _processes()
     yield
     deadline = time.monotonic() + LEAK_GRACE_S
     while True:
-        left_threads, left_processes = _threads() - threads, _processes() - processes
-        if not (left_threads or left_processes):
+        now_running, now_untold = _processes()
+        left_threads, left_processes = _threads() - threads, now_running - processes
+        undecided = bool(now_untold - untold) and time.monotonic() < deadline
+        if not (left_threads or left_processes or undecided):
             return
         if time.monotonic() >= deadline:
             break
