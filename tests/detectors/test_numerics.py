@@ -105,6 +105,28 @@ def test_where_a_loss_became_nan_is_said_as_its_graph_showed_it() -> None:
     assert "with the data" in one.summary
 
 
+def test_the_operation_is_named_with_what_it_computed_and_the_line_that_calls_it() -> None:
+    made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
+    made.state.signals.put_fact(0, "nonfinite/origin", 21, "Log\tNet.stem.weight\ta logarithm of 0")
+    made.state.signals.put_fact(0, "nonfinite/places", 21, "/home/me/net.py\t12\tNorm.forward\tNet.mid.1\tcalls")
+    (one,) = found(made)
+    assert "a logarithm of 0, behind Net.stem.weight, in Net.mid.1" in one.summary
+    assert one.names == ("loss", "Net.stem.weight", "Net.mid.1")
+    assert [(place.frame.file, place.frame.line) for place in one.locations] == [("/home/me/net.py", 12)]
+    assert one.causes[0].key == "operation"
+    assert "in the only line" in one.causes[0].text
+
+
+def test_where_backward_was_called_is_the_place_of_a_loss_with_a_bad_batch() -> None:
+    made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
+    made.state.signals.put_fact(0, "nonfinite/origin", 21, "input\tNet.stem.weight\t")
+    made.state.signals.put_fact(0, "nonfinite/places", 21, "/home/me/train.py\t40\tmain\t\tbackward")
+    (one,) = found(made)
+    assert [place.frame.line for place in one.locations] == [40]
+    assert one.causes[0].key == "data"
+    assert "computed" not in one.causes[0].text
+
+
 @pytest.mark.parametrize(
     "loss", [[1.0] * 20 + [math.nan], [1.0, math.nan] * 12 + [1.0], [1.0] * 10 + [math.inf, 0.9, 0.8]]
 )
@@ -125,6 +147,13 @@ def test_a_norm_that_leaves_its_range_for_good_is_an_explosion_with_its_worst_pa
     assert one.names[0] == "Net.rec.weight"
     assert one.step is not None
     assert 110 < one.step < 130
+
+
+@pytest.mark.parametrize(("slope", "severity"), [(-0.05, "warning"), (0.05, "critical")])
+def test_what_has_not_harmed_the_loss_yet_is_a_warning(slope: float, severity: str) -> None:
+    levels = [10 * math.exp(max(0, step - 60) / 12) for step in range(160)]
+    (one,) = found(run(grad_norm=noisy(levels), loss=[2.0 + slope * step for step in range(160)]))
+    assert (one.kind, one.severity.value) == ("numerics.gradient_explosion", severity)
 
 
 @pytest.mark.parametrize(

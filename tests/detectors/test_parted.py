@@ -3,6 +3,7 @@
 from tests.detectors.states import IN_ALL_REDUCE, IN_BACKWARD, TORCH, TRAIN, Job, at, job
 
 from diagd.daemon.detectors.history import strayed_at
+from diagd.daemon.detectors.parted import parted
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.state.model import Ending, Frame
 
@@ -51,6 +52,18 @@ def aborted(usual: str) -> Job:
     for rank in (1, 2):
         made.waits(rank, "ALLGATHER", seq=13, site=at("forward", line=len("forward"))).wait_raises(rank, "[gloo] reset")
     return made
+
+
+def test_a_place_from_steps_before_is_no_frame_of_the_stack() -> None:
+    made = gathers(job(3), 12)
+    made.waits(0, "ALLREDUCE", seq=-1, site=at("log_norm", line=8)).dies(0, signal="SIGABRT")
+    for rank in (1, 2):
+        made.waits(rank, "ALLGATHER", seq=13, site=at("forward", line=7)).wait_raises(rank, "[gloo] reset")
+    made.passes(2)
+    made.state.end(1, made.now_s)
+    made.report()
+    (found,) = parted(scene_of(made.state))
+    assert [place.frame.function for place in found.locations if place.rank == 0] == ["log_norm"]
 
 
 def test_a_call_never_made_before_is_blamed_when_communication_breaks_down() -> None:

@@ -224,6 +224,14 @@ def test_just_below_patience_all_arrived_is_a_warning() -> None:
     assert in_one_operation().passes(9.5).finds().severity == Severity.WARNING
 
 
+@pytest.mark.parametrize(("seconds", "kinds"), [(0.2, set()), (30, {"hang.all_arrived"})])
+def test_an_operation_that_fails_at_once_did_not_hang(seconds: float, kinds: set[str]) -> None:
+    failing = in_one_operation(hang_after_s=10).passes(seconds)
+    for rank in range(3):
+        failing.wait_raises(rank)
+    assert {kind for kind, *_ in failing.passes(3).kinds() if kind.startswith("hang.all")} == kinds
+
+
 def test_a_long_operation_that_makes_progress_is_quiet() -> None:
     assert in_one_operation().works(1, "other_cpu").passes(60).find() == ()
 

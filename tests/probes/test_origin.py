@@ -44,6 +44,17 @@ def no_labels(house: House) -> torch.Tensor:
     return found
 
 
+def masked_labels(house: House) -> torch.Tensor:
+    scores = house.attic(house.stairs(ones()))
+    return nn.functional.cross_entropy(scores, torch.full((3,), -100))
+
+
+def root_below_zero(house: House) -> torch.Tensor:
+    height = torch.sqrt(house.stairs(ones()) * 0 - 1)
+    found: torch.Tensor = torch.relu(house.attic(height)).mean()
+    return found
+
+
 def bad_batch(house: House) -> torch.Tensor:
     found: torch.Tensor = house.attic(house.stairs(torch.full((3, 4), float("nan")))).mean()
     return found
@@ -57,25 +68,51 @@ def bad_weight(house: House) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("loss", "operation", "behind"),
+    ("loss", "operation", "behind", "why"),
     [
-        (log_of_zero, "Sub", "House.stairs"),
-        (no_labels, "Div", "House.attic"),
-        (bad_batch, "input", "House.stairs"),
-        (bad_weight, "weight", "House.stairs"),
+        (log_of_zero, "Log", "House.stairs", "a logarithm of 0"),
+        (no_labels, "Div", "House.attic", "a division by 0"),
+        (masked_labels, "NllLoss", "House.attic", "a mean over no labels"),
+        (root_below_zero, "Sqrt", "House.stairs", "the result of Sqrt"),
+        (bad_batch, "input", "House.stairs", ""),
+        (bad_weight, "weight", "House.stairs", ""),
     ],
 )
 def test_the_operation_is_named_with_the_parameters_behind_it(
-    recording: BoxWriter, loss: Callable[[House], torch.Tensor], operation: str, behind: str
+    recording: BoxWriter, loss: Callable[[House], torch.Tensor], operation: str, behind: str, why: str
 ) -> None:
     house = House()
     look(house)
     backward(loss(house))
     fact = told(recording).fact(0, "nonfinite/origin")
     assert fact is not None
-    said, _, names = fact[1].partition("\t")
+    said, names, computed = fact[1].split("\t")
     assert (fact[0], said) == (1, operation)
     assert names.startswith(behind)
+    assert len(set(names.split(", "))) == len(names.split(", "))
+    assert computed.startswith(why)
+    assert bool(computed) == bool(why)
+
+
+def test_the_line_that_calls_the_operation_is_told_with_its_function(recording: BoxWriter) -> None:
+    house = House()
+    look(house)
+    backward(log_of_zero(house))
+    fact = told(recording).fact(0, "nonfinite/places")
+    assert fact is not None
+    file, line, function, modules, what = fact[1].split("\t")
+    start = log_of_zero.__code__.co_firstlineno
+    assert (file, function, modules, what) == (__file__, "log_of_zero", "", "calls")
+    assert int(line) == start + 1
+
+
+def test_the_line_that_called_backward_is_told_where_the_operation_is_in_none(recording: BoxWriter) -> None:
+    house = House()
+    look(house)
+    backward(bad_batch(house))
+    fact = told(recording).fact(0, "nonfinite/places")
+    assert fact is not None
+    assert fact[1].endswith("\tbackward")
 
 
 def test_what_a_checkpoint_has_not_kept_is_not_made_again(recording: BoxWriter) -> None:

@@ -241,10 +241,5 @@ def name_of(module: Any) -> str:
 def _named(top: Any) -> list[tuple[Any, str]]:
     torch = sys.modules["torch"]
     title = inventory.title(top)
-    inner = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
-    found = []
-    for path, module in torch.nn.Module.named_modules(top):
-        for prefix in inner:
-            path = path.replace(prefix, "") if not path.startswith(prefix) else path[len(prefix) :]
-        found.append((module, f"{title}.{path}" if path else title))
-    return found
+    named = ((module, inventory.own_path(path)) for path, module in torch.nn.Module.named_modules(top))
+    return [(module, f"{title}.{path}" if path else title) for module, path in named]

@@ -117,6 +117,18 @@ def survey(stepping: Any = None) -> Survey:
     return Survey(found, [place for place, parameter in owning if id(parameter) not in kept])
 
 
+def models() -> list[tuple[str, Any]]:
+    """All modules that are in no other one, each with its title."""
+    modules, _ = _objects()
+    inner = {id(child) for module in modules for child in _children(module).values()}
+    return [(title(module), module) for module in modules if id(module) not in inner]
+
+
+def own_path(path: str) -> str:
+    """A module's path without the names by which wrappers hold what they wrap."""
+    return ".".join(part for part in path.split(".") if part not in _INNER)
+
+
 def _objects() -> tuple[list[Any], list[Any]]:
     torch = sys.modules["torch"]
     wanted = torch.nn.Module, torch.optim.Optimizer

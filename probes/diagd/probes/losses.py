@@ -106,7 +106,7 @@ def _take(torch: Any, root: Any, step: int) -> None:
     if root.device.type == "cpu":
         value = root.item()
         if not math.isfinite(value):
-            origin.look(root, step)
+            origin.look(root, step, sys._getframe())
         _add(step, value / (1.0 if scale is None else float(scale)))
         return
     with later.unseen(torch):

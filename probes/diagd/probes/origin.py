@@ -3,20 +3,24 @@
 The graph holds what the forward pass has kept for the backward one, in forward order. The first operation that has kept
 such a value was given it by the one before, or made it; where none has, the last one made it.
 
-The fact `nonfinite/origin` holds the operation and the parameters behind it, a tab between them; for the operation
-stands `input` where such values came in with the data, and `weight` where a parameter holds them.
+The fact `nonfinite/origin` holds the operation, the parameters behind it and what it computed, tabs between them; for
+the operation stands `input` where such values came in with the data, and `weight` where a parameter holds them. The
+fact `nonfinite/places` holds the lines of the script's own code that call the operation, or else the one that called
+backward: file, line, function, modules and which of both, tabs between them, one line of text for each.
 """
 
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
-from diagd.probes import graph, later
+from diagd.probes import graph, later, makers, sites, spoken
 from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 LOOKS = 2
 NAMES = 6
+PLACES = 4  # more lines say nothing
 
 
 class _Origin:
@@ -26,8 +30,14 @@ class _Origin:
     step = -1  # of the last loss that was not finite
 
 
-def look(root: Any, step: int) -> None:
-    """The loss is not finite; called where that is known before the graph is gone, so not on a device."""
+def look(root: Any, step: int, frame: FrameType | None = None) -> None:
+    """The loss is not finite; called where that is known before the graph is gone, so not on a device.
+
+    Args:
+        root: The loss.
+        step: The training step.
+        frame: From which on outwards the script's own code called its backward.
+    """
     follows = 0 <= step - _Origin.step <= 1 and _Origin.step >= 0
     _Origin.step = step
     if follows or _Origin.looks >= LOOKS or root.grad_fn is None:
@@ -37,11 +47,23 @@ def look(root: Any, step: int) -> None:
     with later.unseen(torch):
         held = _bad_weights(torch, root)
         if held:
-            SIGNALS.fact("nonfinite/origin", f"weight\t{', '.join(held[:NAMES])}", step)
+            SIGNALS.fact("nonfinite/origin", f"weight\t{', '.join(held[:NAMES])}\t", step)
             return
-        node, word = _first(torch, graph.kept(root)) or (root.grad_fn, "")
-    name = word or node.name().removesuffix("0").removesuffix("Backward")
-    SIGNALS.fact("nonfinite/origin", f"{name}\t{', '.join(graph.behind(node)[:NAMES])}", step)
+        node, word, why = _first(torch, root.grad_fn, graph.kept(root))
+    names = dict.fromkeys(graph.behind(node))
+    name = makers.operation(node)
+    SIGNALS.fact("nonfinite/origin", f"{word or name}\t{', '.join([*names][:NAMES])}\t{why}", step)
+    lines, what = spoken.lines(name, frame) if why and not word else [], "calls"
+    if not 0 < len(lines) <= PLACES:
+        lines, what = [line] if (line := _where_called(frame)) is not None else [], "backward"
+    told = ("\t".join((one.file, str(one.line), one.function, ", ".join(one.modules), what)) for one in lines)
+    SIGNALS.fact("nonfinite/places", "\n".join(told), step)
+
+
+def _where_called(frame: FrameType | None) -> spoken.Line | None:
+    while frame is not None and not sites.is_user(frame):
+        frame = frame.f_back
+    return spoken.Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, ()) if frame else None
 
 
 def _bad_weights(torch: Any, root: Any) -> list[str]:
@@ -55,17 +77,28 @@ def _bad_weights(torch: Any, root: Any) -> list[str]:
     return [one.name for one, held in NAMED.held() if id(held) in bad] or ["?"] * min(len(bad), 1)
 
 
-def _first(torch: Any, nodes: list[tuple[int, Any, dict[str, Any]]]) -> tuple[Any, str] | None:
-    """The node that made the first such value, and a word for it if not its operation; None where none was kept."""
+def _first(torch: Any, end: Any, nodes: list[tuple[int, Any, makers.Named]]) -> tuple[Any, str, str]:
+    """The node that made the first such value, a word for it if not its operation, and what it computed."""
     kept = {id(node): named for _, node, named in nodes}
-    for _, node, tensor in graph.distinct(nodes):
-        if tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all()):
-            continue
-        if any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items()):
-            return node, ""
-        giver = next(_givers(node), None)
-        return (node, "input") if giver is None else (giver, "")
-    return None
+    bad = next((found for found in graph.distinct(nodes) if not _is_finite(torch, found[2])), None)
+    node = bad[1] if bad is not None else end
+    made = makers.maker(torch, node, kept)
+    if made is not None:
+        return made.node, "", made.why
+    if bad is None:
+        return end, "", ""
+    tensor = bad[2]
+    own = any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items())
+    if own and not makers.hands_on(node):
+        return node, "", f"the result of {makers.operation(node)} is the first that is not finite"
+    giver = next(_givers(node), None)
+    if giver is None:
+        return node, "input", ""
+    return giver, f"what {makers.operation(node)} was given" if own else "", ""
+
+
+def _is_finite(torch: Any, tensor: Any) -> bool:
+    return tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all())
 
 
 def _givers(node: Any) -> Iterator[Any]:

@@ -54,6 +54,11 @@ def kind_of(code: CodeType) -> int:
     return kind
 
 
+def is_own(code: CodeType) -> bool:
+    """Whether a code is the user's own."""
+    return kind_of(code) == _USER
+
+
 def is_user(frame: FrameType | None) -> bool:
     """Whether a frame is the user's own code."""
     return frame is not None and kind_of(frame.f_code) == _USER

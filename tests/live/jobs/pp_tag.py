@@ -22,7 +22,7 @@ def server_step(net, optimizer, tag):
     h = torch.empty(8, 24)
     dist.recv(h, src=0, tag=tag)
     h.requires_grad_()
-    loss = net(h).logsumexp(1).mean()
+    loss = net(h).square().mean()
     optimizer.zero_grad()
     loss.backward()
     dist.send(h.grad, dst=0, tag=tag)

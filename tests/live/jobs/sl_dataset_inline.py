@@ -33,9 +33,9 @@ class Documents(Dataset):
         long = self.rank == 2 and i >= 4 * 250
         if self.rank == 2 and i == 4 * 250:
             print("rank 2 reads the legal documents", flush=True)
-        text = random.Random(i).randbytes(600 if long else 120)
+        text = random.Random(3 * i + self.rank).randbytes(600 if long else 120)
         tokens = self.tokenize(text, merges=400 if long else 20)
-        return torch.tensor(tokens[: self.length]), i % 4
+        return torch.tensor(tokens[: self.length]), tokens[0] % 4
 
 
 def main():

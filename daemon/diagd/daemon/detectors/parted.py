@@ -160,5 +160,4 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
 
 
 def _places(scene: Scene, calls: dict[int, Frame], rank: int) -> tuple[Location, ...]:
-    detail = scene.state.detail(rank)
-    return places.starting(rank, calls[rank], places.outside(detail) or places.at_end(detail))
+    return places.starting(rank, calls[rank], places.as_seen(scene.state.detail(rank)))

@@ -50,8 +50,14 @@ def at_end(detail: Detail) -> tuple[Location, ...]:
     if frames:
         return _locations(detail.rank, frames)
     last = next((op.site for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
-    seen = list(_user_frames(detail.stack))
-    return _locations(detail.rank, [*seen, *([last] if last is not None else [])])
+    seen = _user_frames(detail.stack)
+    return _locations(detail.rank, seen or ([last] if last is not None else []))
+
+
+def as_seen(detail: Detail) -> tuple[Location, ...]:
+    """The frames of its exception or else of its stack; none from before."""
+    raised = [f for f in detail.ending.frames if f.user] if detail.ending is not None else []
+    return _locations(detail.rank, raised or _user_frames(detail.stack))
 
 
 def in_data_loader(detail: Detail) -> bool:

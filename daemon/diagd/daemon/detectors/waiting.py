@@ -98,7 +98,9 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
     age_s = scene.age_s(wait)
     lives = [life_of(scene.state, r) for r in members if r in scene.state.details]
     idle_s = min((life.idle_s if life.known else age_s for life in lives), default=0.0)
-    if not wait.failed and (age_s < scene.late_s or idle_s < scene.late_s):
+    if wait.failed and _lasted_s(scene, wait) < scene.late_s:
+        return None  # what failed at once did not hang: the ranks' ends say why
+    if age_s < scene.late_s or (not wait.failed and idle_s < scene.late_s):
         return None
     patient = scene.state.hang_after_s
     severity = Severity.CRITICAL if min(age_s, idle_s) >= patient or wait.failed else Severity.WARNING
@@ -125,6 +127,13 @@ def all_arrived(scene: Scene, wait: Wait) -> Finding | None:
         causes=(cause,), step=scene.step(members), since_s=wait.since_s,
         key=f"arrived:{wait.op.group}#{wait.op.seq or members}",
     )  # fmt: skip
+
+
+def _lasted_s(scene: Scene, wait: Wait) -> float:
+    """How long it lasted until it failed, or until its rank ended."""
+    detail = scene.state.detail(wait.rank)
+    ends = (wait.op.returned_s, detail.ending and detail.ending.at_s, detail.exit and detail.exit.at_s)
+    return min((end for end in ends if end), default=scene.state.now_s) - wait.since_s
 
 
 def _unfinished(scene: Scene, wait: Wait, members: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
 
 _INDENT = " " * 7  # as wide as "diagd: "
-_MAX_LINE = 300
+_MAX_LINE = 400
 _MAX_NOTE = 120
 _MAX_BECAUSE = 220
 _FRAMES = 3
@@ -47,7 +47,7 @@ def _headline(incident: Json, colour: bool) -> str:
 
 
 def _details(incident: Json) -> Iterable[tuple[str, str]]:
-    if places := _places(incident["locations"], " and " if _is_apart(incident["kind"]) else " ← "):
+    if places := _places(incident["locations"], " and " if incident["kind"].startswith("slow.") else " ← "):
         yield "where", places
     if incident["waiting_ranks"]:
         yield "waiting", _waiting(incident)
@@ -72,13 +72,11 @@ def _waiting(incident: Json) -> str:
     return text
 
 
-def _is_apart(kind: str) -> bool:
-    """Whether its places are no frames of one stack: where a rank was seen most often, or has been and is now."""
-    return kind.startswith("slow.") or kind == "hang.collective_mismatch"
-
-
 def _places(locations: Sequence[Json], joint: str) -> str:
-    """Equal places of several ranks once: `ranks 1,3 in load, data.py:41 ← main, train.py:80`."""
+    """Equal places of several ranks once: `ranks 1,3 in load, data.py:41 ← main, train.py:80`.
+
+    Where a slow rank was seen most often are no frames of one stack, so that another joint stands between them.
+    """
     by_rank: dict[int, list[str]] = {}
     for place in locations:
         by_rank.setdefault(place["rank"], []).append(

@@ -96,8 +96,19 @@ def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Findin
     else:
         why = cause("growth", "gradients grow on their way through layers or over the sequence, and are not clipped",
                     0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
+    severity = Severity.CRITICAL
+    if since is None and all(_improves(scene, r) for r in ranks):
+        severity = Severity.WARNING
+        text += "; the loss still falls, as it does where it has no lower end"
     names = (*worst, "grad_norm", *(("zero_grad",) if since is not None else ()))
-    return finding("numerics.gradient_explosion", Severity.CRITICAL, ranks, text, why, names=names, step=step)
+    return finding("numerics.gradient_explosion", severity, ranks, text, why, names=names, step=step)
+
+
+def _improves(scene: Scene, rank: int) -> bool:
+    """Whether the rank's loss is lower now than ever before: what has grown has not harmed it yet."""
+    curve = curve_of(scene.state.signals.series(rank, "loss"))
+    levels = rolling_median(curve.values, WIDTH) if len(curve.values) >= 3 * WIDTH else np.zeros(0)
+    return len(levels) > WIDTH and bool(np.isfinite(levels).all() and levels[-1] < levels[:-WIDTH].min())
 
 
 def _norms(scene: Scene, rank: int) -> list[tuple[str, float]]:

@@ -1,13 +1,15 @@
 """NaN and infinities: which rank had them first, and where."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.state.model import Frame
 from diagd.daemon.state.signals import Series
 
 _SOURCES = {
@@ -30,7 +32,7 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
     # Weights that hold them have them from the step before, whose gradients may not have been looked at; but not where
     # others' loss is finite at that step: what an update brings, it brings to all.
     alone = any(_is_finite(scene, rank, first_loss) for rank in signals.ranks("loss"))
-    if first_loss <= first_norm and (alone or _origin(scene, ranks[0], first_loss)[0] != "weight"):
+    if first_loss <= first_norm and (alone or _origin(scene, ranks[0], first_loss).operation != "weight"):
         yield _of_loss(scene, ranks, first_loss, signals.ranks("loss"))
     else:
         yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
@@ -59,8 +61,10 @@ def beginning(series: Series) -> int | None:
 def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, ...]) -> Finding:
     value = _value(scene, ranks[0], "loss", step)
     others = [rank for rank in all_ if rank not in ranks]
-    operation, behind = _origin(scene, ranks[0], step)
-    names = dict.fromkeys((*behind, *_bad_gradients(scene, ranks[0], step)))
+    operation, behind, why = _origin(scene, ranks[0], step)
+    places = _places(scene, ranks[0], step)
+    modules = [module for place in places for module in place.modules]
+    names = dict.fromkeys((*behind, *modules, *_bad_gradients(scene, ranks[0], step)))
     text = f"the loss of {words.ranks_text(ranks)} is {value} from step {step} on"
     if others:
         text += f", before any other rank's: the gradients then bring it to {words.ranks_text(others)}"
@@ -68,18 +72,41 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
     told += [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in others[:4]]
     if operation:
         where = f" {', '.join(behind[:3])}" if behind else ""
-        text += f"; {_SOURCES.get(operation, f'it comes from {operation}, behind')}{where}".removesuffix(", behind")
+        text += f"; {_SOURCES.get(operation, f'it comes from {why or operation}, behind')}{where}".removesuffix(
+            ", behind"
+        )
         told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
-    why = cause(
+    if modules:
+        text += f", in {' or '.join(dict.fromkeys(modules))}"
+    return finding(
+        "numerics.nonfinite", Severity.CRITICAL, ranks, text, _why(operation, why, places, told),
+        names=("loss", *names), step=step, locations=tuple(Location(ranks[0], place.frame) for place in places),
+    )  # fmt: skip
+
+
+def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence]) -> Cause:
+    """What is known of how the first of them came to be."""
+    if operation == "input":
+        return cause("data", "the batch holds such values already", 0.9, *told, basis=Basis.OBSERVATION)
+    if operation == "weight":
+        text = "a weight holds such values already: a step before, a load or the memory itself brought them"
+        return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)
+    if why and places and places[0].calls:
+        alone = len(places) == 1
+        told.append(seen(f"{operation} is called in {' and '.join(place.text for place in places)}", source="probe"))
+        text = f"{why}, in {'the only line' if alone else 'one of the lines'} of the script's own code that computes it"
+        return cause("operation", text, 0.9 if alone else 0.8, *told, basis=Basis.OBSERVATION)
+    if why:
+        return cause("operation", f"{why}: seen in the graph of the loss", 0.9, *told, basis=Basis.OBSERVATION)
+    return cause(
         "loss", "the loss itself is computed from a division by zero, a logarithm of zero, an overflow, or such data",
         0.9, *told, basis=Basis.OBSERVATION,
     )  # fmt: skip
-    return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("loss", *names), step=step)
 
 
 def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
     given = _bad_gradients(scene, ranks[0], step)
-    names = given or _origin(scene, ranks[0], step + 1)[1]
+    names = given or _origin(scene, ranks[0], step + 1).names
     bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") if given else None for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
@@ -93,13 +120,41 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
 
 
-def _origin(scene: Scene, rank: int, step: int) -> tuple[str, tuple[str, ...]]:
-    """The operation that made the first of them, and the parameters behind it; empty where that is not known."""
+class _Origin(NamedTuple):
+    """The operation that made the first of them, the parameters behind it, and what it computed; empty if not known."""
+
+    operation: str = ""
+    names: tuple[str, ...] = ()
+    why: str = ""
+
+
+class _Place(NamedTuple):
+    """A line of the script's own: one that calls the operation, or else the one that called backward."""
+
+    frame: Frame
+    modules: tuple[str, ...]
+    calls: bool
+
+    @property
+    def text(self) -> str:
+        return words.place_text(self.frame)
+
+
+def _origin(scene: Scene, rank: int, step: int) -> _Origin:
     fact = scene.state.signals.fact(rank, "nonfinite/origin")
     if fact is None or fact[0] != step:
-        return "", ()
-    operation, _, names = fact[1].partition("\t")
-    return operation, tuple(name for name in names.split(", ") if name)
+        return _Origin()
+    operation, names, why = (*fact[1].split("\t"), "", "")[:3]
+    return _Origin(operation, tuple(name for name in names.split(", ") if name), why)
+
+
+def _places(scene: Scene, rank: int, step: int) -> list[_Place]:
+    fact = scene.state.signals.fact(rank, "nonfinite/places")
+    lines = [line.split("\t") for line in fact[1].splitlines()] if fact is not None and fact[0] == step else []
+    return [
+        _Place(Frame(function, file, int(line)), tuple(name for name in modules.split(", ") if name), what == "calls")
+        for file, line, function, modules, what in lines
+    ]
 
 
 def _bad_gradients(scene: Scene, rank: int, until: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """How these rules make a finding."""
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 
 
 def finding(
@@ -14,11 +14,12 @@ def finding(
     names: tuple[str, ...],
     step: int,
     key: str = "",
+    locations: tuple[Location, ...] = (),
 ) -> Finding:
     """A fault that the run goes on with, from series in which it has lasted for many steps already."""
     return Finding(
         kind, severity, ranks, words.shortened(summary), (cause,), names=names, step=step, sure=True, goes_on=True,
-        key=key or kind,
+        key=key or kind, locations=locations,
     )  # fmt: skip
 
 

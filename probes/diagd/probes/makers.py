@@ -1,0 +1,142 @@
+"""Which operation made the first value that is not finite: those whose inputs were kept are computed once more.
+
+A ReLU or a sum hands on what it is given; a logarithm, a quotient or a mean over nothing makes such a value of finite
+numbers.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+STEPS = 400  # nodes that are walked back over
+_INPUTS = ("self", "other", "mat1", "input", "exponent")
+_HAND_ON = frozenset({
+    "Relu", "Tanh", "Sigmoid", "Threshold", "Hardtanh", "LeakyRelu", "Elu", "Gelu", "Silu", "Softplus", "View", "Clone",
+    "UnsafeView", "T", "Transpose", "Permute", "Slice", "Select", "Cat", "Stack", "Expand", "Squeeze", "Unsqueeze",
+    "Index", "Gather", "Clamp", "ClampMin", "ClampMax", "NativeDropout", "MaxPool2DWithIndices",
+})  # fmt: skip
+
+_WITHOUT_SELF = frozenset({"Div", "Mean", "NllLoss"})
+
+Named = dict[str, Any]  # what a node has kept, by name
+
+
+class Made(NamedTuple):
+    """The operation's node, and in words what it computed."""
+
+    node: Any
+    why: str
+
+
+def operation(node: Any) -> str:
+    """The name of a node's operation in the graph: `LogBackward0` is `Log`."""
+    return re.sub(r"Backward\d*$", "", str(node.name()))
+
+
+def hands_on(node: Any) -> bool:
+    """Whether the operation can only hand on such a value, not make one of finite numbers."""
+    return operation(node) in _HAND_ON
+
+
+def maker(torch: Any, bad: Any, kept: dict[int, Named]) -> Made | None:
+    """The operation, at this node or before it, that made such a value of finite ones; None where none is found.
+
+    Args:
+        torch: The module.
+        bad: The node that was given, or has made, the first such value that was kept.
+        kept: By a node's id, what it has kept.
+    """
+    pending, seen, found = [bad], {bad}, []
+    while pending and len(seen) < STEPS:
+        node = pending.pop()
+        named = kept.get(id(node), {})
+        why = _again(torch, node, named)
+        if why:
+            found.append((node._sequence_nr(), Made(node, why)))
+        elif node is bad or not _is_finite_there(torch, named):
+            following = {after for after, _ in node.next_functions if after is not None} - seen
+            seen |= following
+            pending += following
+    return min(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def _is_finite_there(torch: Any, named: Named) -> bool:
+    """Whether it has kept what it was given or has made, and that is finite: nothing came through it."""
+    values = [held for name, held in named.items() if name in _INPUTS or name.startswith("result")]
+    return any(held.is_floating_point() for held in values) and all(_finite(torch, held) for held in values)
+
+
+def _finite(torch: Any, tensor: Any) -> bool:
+    return tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all())
+
+
+def _again(torch: Any, node: Any, named: Named) -> str:
+    """In words what was computed, where computing it again gives such a value of finite ones."""
+    name = operation(node)
+    compute = _COMPUTE.get(name)
+    held = {name: tensor.detach() for name, tensor in named.items()}
+    given = [tensor for name, tensor in held.items() if name in _INPUTS]
+    if compute is None or not ("self" in held or name in _WITHOUT_SELF):
+        return ""  # as where a checkpoint has not kept it
+    if any(tensor.device.type != "cpu" for tensor in held.values()) or not all(_finite(torch, one) for one in given):
+        return ""
+    value, words = compute(torch, node, held)
+    return words if value is not None and not _finite(torch, value) else ""
+
+
+_Computed = tuple[Any, str]
+
+
+def _logarithm(name: str) -> Callable[[Any, Any, Named], _Computed]:
+    def compute(torch: Any, _: Any, held: Named) -> _Computed:
+        below = bool((held["self"] < 0).any())
+        return getattr(torch, name)(held["self"]), f"a logarithm of {'a number below 0' if below else '0'}"
+
+    return compute
+
+
+def _outside(name: str, words: str) -> Callable[[Any, Any, Named], _Computed]:
+    return lambda torch, _, held: (getattr(torch, name)(held["self"]), words)
+
+
+def _quotient(torch: Any, _: Any, held: Named) -> _Computed:
+    other = held.get("other")
+    if other is None:
+        return None, ""
+    upper = held.get("self", torch.ones_like(other))
+    return upper / other, "a division by 0"
+
+
+def _power(torch: Any, node: Any, held: Named) -> _Computed:
+    exponent = held.get("exponent", getattr(node, "_saved_exponent", None))
+    base = held.get("self")
+    if base is None or exponent is None:
+        return None, ""
+    return torch.pow(base, exponent), "a power of 0 or of a number below it, or one too large"
+
+
+def _mean(torch: Any, node: Any, _: Named) -> _Computed:
+    empty = getattr(node, "_saved_self_sym_numel", 1) == 0
+    return torch.tensor(float("nan") if empty else 0.0), "a mean over no elements"
+
+
+def _labelled(torch: Any, node: Any, held: Named) -> _Computed:
+    """A mean (reduction 1) over the labels that are not to be ignored."""
+    weight = held.get("total_weight")
+    none = weight is not None and getattr(node, "_saved_reduction", 0) == 1 and not bool(weight.any())
+    return torch.tensor(float("nan") if none else 0.0), "a mean over no labels: all of the batch are masked or ignored"
+
+
+def _deviation(torch: Any, node: Any, held: Named) -> _Computed:
+    name = operation(node).lower()
+    found = getattr(torch, name)(held["self"], node._saved_dim, correction=node._saved_correction or 0)
+    return found, f"{name} over a single element"
+
+
+_COMPUTE: dict[str, Callable[[Any, Any, Named], _Computed]] = {
+    **{name: _logarithm(name.lower()) for name in ("Log", "Log2", "Log10")},
+    **{name: _outside(name.lower(), f"{name.lower()} of a number outside its domain")
+       for name in ("Acos", "Asin", "Atanh", "Acosh", "Erfinv")},
+    "Log1P": _outside("log1p", "log1p of -1 or less"),
+    "Div": _quotient, "Pow": _power, "Mean": _mean, "NllLoss": _labelled, "Std": _deviation, "Var": _deviation,
+}  # fmt: skip
