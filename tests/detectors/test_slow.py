@@ -192,6 +192,19 @@ def test_communication_that_takes_longer_while_all_arrive_together_is_slow_itsel
     assert (found.kind, found.ranks) == ("slow.collective", (0, 1, 2, 3))
 
 
+def test_where_the_ranks_own_work_takes_longer_too_the_communication_is_not_blamed() -> None:
+    assert Training(4).goes(8).goes(8, all_with_more("data", 0.012), collective_s=0.016).find() == ()
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5])
+def test_ranks_that_came_together_before_they_became_slow_do_not_show_slow_communication(seconds: float) -> None:
+    training = Training(3).goes(20)
+    training.closely = False
+    assert training.goes(7, with_more(1, "other", seconds)).find() == ()
+    training.closely = True
+    assert training.goes(4, with_more(1, "other", seconds)).finds().kind == "slow.straggler"
+
+
 def test_with_a_device_a_long_backward_pass_says_nothing_of_the_communication() -> None:
     assert Training(4, backend="nccl").goes(8).goes(8, collective_s=0.06).find() == ()
 

@@ -47,6 +47,7 @@ class Training:
         self.crowds: list[dict[str, float]] = [{} for _ in range(world)]  # by rank: CPUs in use, by whom
         self.backward_site: Frame | None = None
         self.shutdown_s: float | None = None  # of all ranks' interpreters
+        self.closely = True  # whether the operations are read, too, as is done every few seconds
         self._place = 0
         self._looked_s = 0.0
 
@@ -116,7 +117,7 @@ class Training:
                                   node=self.nodes[rank], world_size=len(self.ranks),
                                   backward_site=self.backward_site,
                                   in_shutdown_s=self.shutdown_s))  # fmt: skip
-        self.state.apply(facts, details, self.now_s)
+        self.state.apply(facts, details if self.closely else [], self.now_s)
 
     def find(self) -> tuple[Finding, ...]:
         """What the detectors say now."""

@@ -28,6 +28,6 @@ def slow(scene: Scene) -> Iterator[Finding]:
     longest_s = max(rates.step_s for rates in steps.now.values())
     lately = lateness(state, min(read_s, state.now_s) - max(CURRENT_S, STRETCH_STEPS * longest_s))
     # A slow link first: its ranks come late to others because of it.
-    found = slow_link(scene, steps) or late_ones(scene, steps, lately) or slowed(scene, steps, lately)
+    found = slow_link(scene, steps) or late_ones(scene, steps, lately) or slowed(scene, steps)
     if found is not None:
         yield found

@@ -4,7 +4,7 @@ from statistics import median
 
 from diagd.daemon.detectors import slowness, words
 from diagd.daemon.detectors.finding import Basis, Cause, Finding
-from diagd.daemon.detectors.lateness import Lateness
+from diagd.daemon.detectors.lateness import lateness
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slow_causes import of_all
 from diagd.daemon.detectors.slow_finding import finding_of
@@ -14,14 +14,16 @@ SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' beca
 KNOWN_PART = 0.9  # of the ranks
 
 
-def slowed(scene: Scene, steps: Current, found: list[Lateness]) -> Finding | None:
+def slowed(scene: Scene, steps: Current) -> Finding | None:
     """All ranks' steps take longer than they did, and not because they have more to compute."""
     known = {r: (steps.now[r], steps.usual[r]) for r in steps.usual}
     slowed = {r: pair for r, pair in known.items() if is_slowed(*pair)}
     if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
         return None  # of some it is not known, or they are as fast as ever
     excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
-    made = of_all(scene, excess, found, {r: steps.now[r].paused_s for r in excess})
+    # Of these very steps: meetings from before they became slow would tell of ranks that come together.
+    met = lateness(scene.state, min(now.since_s for now, _ in slowed.values()))
+    made = of_all(scene, excess, met, {r: steps.now[r].paused_s for r in excess})
     if made is None:
         return None
     kind, key, why = made

@@ -13,6 +13,7 @@ PART = 0.5  # what makes up so much of the excess explains it
 # Of the excess, from which on it may all be for want of CPUs: a main thread that waits in an operation hardly runs, so
 # its own delay is the least of what other threads of its process have.
 CONTENDED_PART = 0.2
+OWN_PART = 0.25  # of the excess in the ranks' own phases: the whole machine is slower, not what lies between ranks
 QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
 
 
@@ -67,6 +68,8 @@ def of_all(
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())
     if on_cpu and delay >= CONTENDED_PART:
         return None  # gloo's own threads need CPUs of the same host
+    if median(e.own_part for e in excess.values()) >= OWN_PART:
+        return None
     if together and max(in_python, in_backward) >= PART:
         return "slow.collective", "communication", "because the communication itself is slow: they arrive together"
     return None

@@ -101,6 +101,11 @@ class Excess:
         """The part of it in which the main thread computed."""
         return self.cpu_s / self.total_s
 
+    @property
+    def own_part(self) -> float:
+        """The part of it in phases in which a rank waits for no other."""
+        return sum(self.part(name) for name in OWN)
+
     def largest_phase(self) -> str:
         """The phase of the rank's own doing with the most of it; empty where none has any."""
         own = {name: s for name, s in self.phases.items() if name in OWN and s > 0}
