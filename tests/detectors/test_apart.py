@@ -114,6 +114,18 @@ def test_a_scheduler_stepped_twice_on_one_rank_is_at_another_place_of_the_schedu
     assert found.names[:2] == ("lr", "param_groups[0]")
 
 
+def test_a_scheduler_that_one_rank_alone_steps_is_told_with_the_ranks_that_stay() -> None:
+    stepped = [0.1 * 0.5 ** (step // 20) for step in STEPS]
+    far: Content = lambda rank, step: own(rank, step) if step > 20 and rank == 0 else same(rank, step)  # noqa: E731
+    made = rates(training({DDP: far}), stepped, [0.1] * 80, [0.1] * 80)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.step", (0,), "schedule")
+    assert "ranks 1,2 keep the rate of before" in found.causes[0].text
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "lr/scheduler", 1, "ReduceLROnPlateau")
+    assert made.finds().kind == "divergence.optimizer"
+
+
 def test_a_rate_of_a_ranks_own_is_a_setting_of_its_optimizer() -> None:
     far: Content = lambda rank, step: own(rank, step) if step and rank == 0 else same(rank, step)  # noqa: E731
     found = rates(training({DDP: far}), [0.3] * 40, [0.1] * 40, [0.1] * 40).finds()

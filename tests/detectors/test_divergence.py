@@ -32,7 +32,7 @@ def test_one_replica_that_changes_alone_is_named_with_the_step_and_the_tensor() 
     assert (found.names, found.step, found.goes_on) == (("Net.fc2.weight",), 33, True)
     (cause,) = found.causes
     assert (cause.key, cause.basis) == ("changed", Basis.OBSERVATION)
-    assert "equal at step 2" in found.summary
+    assert "since a step from 3 to 33" in found.summary
     assert "rank 1 holds other values than ranks 0,2" in found.summary
     assert "ranks 0,2 | rank 1" in cause.evidence[0].what
 

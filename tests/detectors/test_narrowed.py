@@ -83,9 +83,10 @@ def test_an_incident_names_the_rows_and_reads_them() -> None:
     made = training({DDP: only(1, since=30), OTHERS[0]: same})
     made.state.tensors.entries[0].where = where((517, 518))
     found = made.finds()
-    assert "in row 517 of 4096 (0.02 %) of Net.head.weight, since step 33" in found.summary
+    assert "in row 517 of 4096 (0.02 %) of Net.head.weight, since a step from 3 to 33" in found.summary
     (cause,) = found.causes
     assert "there alone, as after a flipped bit" in cause.text
+    assert cause.key == "flipped"
     assert "row 517" in cause.evidence[-1].what
     assert cause.evidence[-1].step == 97
 
@@ -95,6 +96,7 @@ def test_a_tensor_that_differs_throughout_is_not_read_as_a_flipped_bit() -> None
     made.state.tensors.entries[0].where = where((0, 4096), unequal=64, unit=64)
     (cause,) = made.finds().causes
     assert cause.text.endswith("not as after a flipped bit")
+    assert cause.key == "changed"
 
 
 def test_what_differs_here_and_there_is_not_read_at_all() -> None:

@@ -113,6 +113,9 @@ def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
 def _why(found: Apart) -> str:
     if not found.schedule:
         return "the optimizers of the ranks were given different settings"
+    if found.stays:
+        whose = f"{words.ranks_text(found.stays)} {words.verb(found.stays, 'keeps', 'keep')} the rate of before"
+        return f"{whose} while that of the others goes on to change: the scheduler is stepped on some ranks alone"
     why = "the learning rates were equal and go the same way, but not at the same steps: schedulers were not stepped"
     return why + " alike, or not made for the same number of steps"
 

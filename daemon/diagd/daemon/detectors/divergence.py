@@ -103,6 +103,8 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     key = f"{how.value}_by_hand" if how in _BY_HAND and by_hand else how.value
+    if kind == "divergence.parameter" and narrowed.are_places(how, found):
+        key = "flipped"
     cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
@@ -136,8 +138,9 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     first = found[0]
     when = f"since step {first.since}" if first.since else "from before the first step"
-    if how is How.CHANGED and first.entry.agreement.last_equal >= 0:
-        when += f" (equal at step {first.entry.agreement.last_equal})"
+    equal = first.entry.agreement.last_equal
+    if how is How.CHANGED and 0 <= equal < first.since - 1:  # digests are sampled
+        when = f"since a step from {equal + 1} to {first.since}"
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
     if found[0].entry.where is not None and len(found) == 1:
         names = f"{narrowed.place(first.entry)} of {names}"

@@ -63,11 +63,17 @@ def reading(how: How, found: list[Parted]) -> str:
     wheres = [one.entry.where for one in found]
     if how is not How.CHANGED or not wheres or any(where is None for where in wheres):
         return ""
-    if len(found) <= SHOWN and all(where is not None and is_place(where) for where in wheres):
+    if are_places(how, found):
         return ": there alone, as after a flipped bit, a stray write, or an update of those rows only"
     if all(where is not None and where.parts > 1 and where.unequal == where.parts for where in wheres):
         return ": throughout, as after another update or a load, not as after a flipped bit"
     return ""
+
+
+def are_places(how: How, found: list[Parted]) -> bool:
+    """Whether tensors that were equal differ in one place, or a few, alone."""
+    wheres = [one.entry.where for one in found]
+    return how is How.CHANGED and len(found) <= SHOWN and all(where is not None and is_place(where) for where in wheres)
 
 
 def is_place(where: Where) -> bool:

@@ -24,6 +24,7 @@ class Apart(NamedTuple):
     values: dict[int, str]  # by rank, at the step `since`
     since: int  # the first step that was made with different ones
     schedule: bool  # they are, or may be, at different places of a schedule
+    stays: tuple[int, ...] = ()  # ranks whose rate stays as it was while that of the others goes on to change
 
 
 def apart(state: JobState, ranks: Sequence[int]) -> Apart | None:
@@ -52,8 +53,26 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
         return None
     since = int(steps[differ[0]])
     first = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[0]], strict=True)}
-    schedule = differ[0] > 0 and _on_one_schedule(state, ranks, values)
-    return Apart("lr", group, _classes(first), first, since, schedule)
+    stays = tuple(rank for rank, mine in zip(ranks, values, strict=True) if _stays(mine, int(differ[0])))
+    moves = all(_moves(mine, int(differ[0])) for rank, mine in zip(ranks, values, strict=True) if rank not in stays)
+    stays = stays if moves and len(stays) < len(ranks) and not _follows_metric(state, ranks) else ()
+    schedule = bool(stays) or (differ[0] > 0 and _on_one_schedule(state, ranks, values))
+    return Apart("lr", group, _classes(first), first, since, schedule, stays)
+
+
+def _follows_metric(state: JobState, ranks: Sequence[int]) -> bool:
+    """Whether a scheduler goes by a metric, which each rank may have of its own."""
+    facts = [state.signals.fact(rank, "lr/scheduler") for rank in ranks]
+    return any("Plateau" in fact[1] for fact in facts if fact is not None)
+
+
+def _stays(mine: NDArray[np.float64], since: int) -> bool:
+    return since > 0 and bool((mine[since - 1 :] == mine[since - 1]).all())
+
+
+def _moves(mine: NDArray[np.float64], since: int) -> bool:
+    """Whether it goes on to change, as with a schedule, and has not been set once."""
+    return len(set(mine[since - 1 :])) > TIMES
 
 
 def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
