@@ -11,7 +11,9 @@ from tests.detectors.tensors import ledgers, same
 
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.numerics.rules import NUMERICS
+from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.model import Frame
 from diagd.daemon.state.tensors import TensorInfo
 
 RNG = np.random.default_rng(0)
@@ -488,3 +490,21 @@ def test_a_group_that_stands_at_zero_beside_others_is_frozen_on_purpose() -> Non
     made = rate([1e-3] * 60)
     signals(made.state, 0, "lr/1", range(1, 61, 16), [0.0] * 4)
     assert found(made) == []
+
+
+# --- places
+
+
+def test_the_call_of_backward_is_the_place_of_gradients_that_explode_and_the_scheduler_that_of_its_rates() -> None:
+    levels = [10 * math.exp(max(0, step - 60) / 12) for step in range(160)]
+    made = run(grad_norm=noisy(levels))
+    made.ranks[0].detail = made.ranks[0].detail.with_(backward_site=Frame("fit", "/home/me/train.py", 31))
+    (one,) = [finding for finding in detect(made.report().state) if finding.kind == "numerics.gradient_explosion"]
+    assert [(place.rank, place.frame.line) for place in one.locations] == [(0, 31)]
+
+
+def test_a_rate_that_is_gone_too_early_is_placed_where_its_scheduler_was_made() -> None:
+    made = run(loss=[1.0] * 200, lr__0=[0.1 * 0.9**step for step in range(200)])
+    made.state.signals.put_fact(0, "lr/scheduler/site", 1, "/home/me/train.py\t12\tbuild")
+    found = [finding for finding in detect(made.report().state) if finding.kind == "training.lr_fault"]
+    assert [place.frame.function for finding in found for place in finding.locations] == ["build"]

@@ -24,6 +24,9 @@ def test_a_scheduler_is_told_with_how_far_it_goes(recording: BoxWriter) -> None:
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
     torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.5)
     assert told(recording).fact(0, "lr/scheduler") == (1, "StepLR step_size=10 gamma=0.5")
+    site = told(recording).fact(0, "lr/scheduler/site")
+    assert site is not None
+    assert site[1].split("\t")[::2] == [__file__, "test_a_scheduler_is_told_with_how_far_it_goes"]
     torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[9, 3])
     assert told(recording).fact(0, "lr/scheduler") == (1, "MultiStepLR milestones=[3, 9] gamma=0.1")
     torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)

@@ -9,6 +9,7 @@ fact `nonfinite/places` holds the lines of the script's own code that call the o
 backward: file, line, function, modules and which of both, tabs between them, one line of text for each.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -56,8 +57,12 @@ def look(root: Any, step: int, frame: FrameType | None = None) -> None:
     lines, what = spoken.lines(name, frame) if why and not word else [], "calls"
     if not 0 < len(lines) <= PLACES:
         lines, what = [line] if (line := _where_called(frame)) is not None else [], "backward"
-    told = ("\t".join((one.file, str(one.line), one.function, ", ".join(one.modules), what)) for one in lines)
-    SIGNALS.fact("nonfinite/places", "\n".join(told), step)
+    SIGNALS.fact("nonfinite/places", "\n".join(_told(line, what) for line in lines), step)
+
+
+def _told(line: spoken.Line, what: str) -> str:
+    fields = os.path.abspath(line.file), str(line.line), line.function, ", ".join(line.modules), what
+    return "\t".join(fields)
 
 
 def _where_called(frame: FrameType | None) -> spoken.Line | None:

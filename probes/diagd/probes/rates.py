@@ -4,6 +4,7 @@ import sys
 import weakref
 from typing import Any
 
+from diagd.probes import sites
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.signals import SIGNALS
@@ -86,3 +87,5 @@ def _made(scheduler: Any, result: Any) -> None:
     spans = {name: scheduler.__dict__[name] for name in _SPANS if name in scheduler.__dict__}
     said = " ".join(f"{name}={sorted(value) if hasattr(value, 'elements') else value}" for name, value in spans.items())
     SIGNALS.fact("lr/scheduler", f"{type(scheduler).__name__} {said}".strip()[:300])
+    if site := sites.text_from(sys._getframe()):
+        SIGNALS.fact("lr/scheduler/site", site)

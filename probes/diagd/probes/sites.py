@@ -83,6 +83,13 @@ def site(frame: Any) -> int:
     return intern(package) if package is not None else 0
 
 
+def text_from(frame: FrameType | None) -> str:
+    """File, line and function of the innermost frame of the user's, tabs between them; empty where there is none."""
+    while frame is not None and not is_user(frame):
+        frame = frame.f_back
+    return f"{os.path.abspath(frame.f_code.co_filename)}\t{frame.f_lineno}\t{frame.f_code.co_name}" if frame else ""
+
+
 def here() -> int:
     """The same from the caller's caller outwards."""
     return site(sys._getframe(2))

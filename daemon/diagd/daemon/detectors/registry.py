@@ -33,6 +33,7 @@ from diagd.daemon.detectors.numerics.rules import NUMERICS
 from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
 from diagd.daemon.detectors.training.rules import TRAINING
+from diagd.daemon.detectors.training.sites import located
 from diagd.daemon.state.job import JobState
 
 
@@ -54,7 +55,7 @@ def _of_training(scene: Scene) -> list[Finding]:
     live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
     if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < state.look_again_s:
         return list(state.looked[1])
-    found = [finding for detector in OF_TRAINING for finding in detector(scene)]
+    found = [located(scene, finding) for detector in OF_TRAINING for finding in detector(scene)]
     state.looked = state.now_s, found
     return list(found)
 
