@@ -8,7 +8,8 @@ from tests.detectors.learning import Learning, Scalars, around, falling
 def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
     assert Learning({"loss": around(3.7, 0.5, 80)}).kinds() == []
     assert Learning({"loss": around(3.7, 0.5, 130)}).kinds() == [("loss_plateau", "info")]
-    assert Learning({"loss": around(3.7, 0.5, 600)}).kinds() == [("loss_plateau", "warning")]
+    assert Learning({"loss": around(3.7, 0.5, 1900)}).kinds() == [("loss_plateau", "info")]
+    assert Learning({"loss": around(3.7, 0.5, 2100)}).kinds() == [("loss_plateau", "warning")]
 
 
 def test_shapes_that_are_broadcast_in_the_loss_say_why_and_sooner() -> None:

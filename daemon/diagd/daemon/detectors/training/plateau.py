@@ -20,7 +20,7 @@ SAME_FOR = 20  # samples
 ABRUPT = 1e-3  # of the loss, or of a hundredth of the largest: what converges comes to rest by ever smaller changes
 LEAST = 100  # samples from the beginning on
 KNOWN = 40  # samples, where it is known why
-LONG = 2000  # samples after which it is no longer patience that is asked for: made-up data looks the same until then
+LONG = 2000  # steps after which it is no longer patience that is asked for: until then made-up data looks the same
 SKIPPED = 2  # the first may be far off: it is of untrained biases
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
@@ -129,7 +129,8 @@ def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
     why = cause("nothing learned", "what is trained gains nothing from the inputs: targets that do not belong to them"
                 " (shuffled, of another shape), or inputs that do not reach the loss", 0.55, evidence)  # fmt: skip
     from_nothing = not run.partly_frozen and not run.is_loaded
-    severity = Severity.WARNING if from_nothing and len(values) >= LONG else Severity.INFO
+    is_long = int(curve.steps[-1] - curve.steps[0]) >= LONG
+    severity = Severity.WARNING if from_nothing and is_long else Severity.INFO
     return finding("training.loss_plateau", severity, ranks, text, why, names=("loss",), step=curve.last_step)
 
 
