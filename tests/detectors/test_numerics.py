@@ -419,6 +419,17 @@ def test_weights_that_no_step_moves_are_dead_unless_their_precision_cannot_show_
         assert [f.names for f in found(made)] == ([("Net.a.weight",)] if dead else [])
 
 
+@pytest.mark.parametrize(("factor", "dead"), [(0.9, True), (0.01, False)])
+def test_weights_whose_gradients_have_faded_with_what_they_learned_are_not_dead(factor: float, dead: bool) -> None:
+    made = counts()
+    for name, update in (("Net.a.weight", 0.0), ("Net.b.weight", 0.1)):
+        norms(made, name, [0.5 * factor**step for step in range(10)])
+        signals(made.state, 0, f"update_norm/{name}", range(2, 40, 4), [update] * 10)
+    tensors = {TensorInfo(n, shape=(4, 4), dtype="float32"): same for n in ("Net.a.weight", "Net.b.weight")}
+    made.state.tensors.apply(ledgers(tensors, (0,), (0,)), 1)
+    assert bool(found(made)) == dead
+
+
 # --- learning rates
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
-from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, is_besides, is_expert, weights
+from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
 from diagd.daemon.detectors.training.rewards import teach_nothing
@@ -19,6 +19,7 @@ SHARE = 0.25  # of the elements, or the parameters, that are meant to train: les
 MANY = 0.5  # of the parameters, however small they are
 MOVED_SAMPLES = 4
 STILL_SHARE = 0.25
+FADED = 1e-6  # of the largest gradient that it had: what is learned stands still, too
 
 
 class Dead(NamedTuple):
@@ -218,7 +219,7 @@ def unmoved(counts: Counts) -> Dead | None:
     still = [
         w for w in all_
         if w.newest(UPDATE) == 0.0 and len(w.update.values) >= MOVED_SAMPLES
-        and not w.update.values[-MOVED_SAMPLES:].any() and w.gradient.values[-3:].min(initial=1.0) > 0
+        and not w.update.values[-MOVED_SAMPLES:].any() and _is_fed(w)
         and (w.info is None or w.info.dtype in ("float32", "float64"))
     ]  # fmt: skip
     if not still or len(still) < STILL_SHARE * len(all_) or len(still) == len(all_):
@@ -233,6 +234,12 @@ def unmoved(counts: Counts) -> Dead | None:
         tuple(f"{w.name}: gradient {figure(float(w.gradient.values[-1]))}, changed by 0 in {MOVED_SAMPLES} steps"
               for w in still[:3]),
     )  # fmt: skip
+
+
+def _is_fed(weight: Weight) -> bool:
+    """Whether it has gradients still, of a size as it had them."""
+    values = weight.gradient.values
+    return len(values) > 0 and bool(values[-3:].min() > FADED * values.max())
 
 
 _RULES: tuple[Callable[[Counts], Dead | None], ...] = (replaced, forgotten, frozen_output, cut_off, zero, unmoved)
