@@ -86,6 +86,9 @@ class Supervisor:
         jsonschema.validate(report, SCHEMA)
         return report
 
+    def reported_dumps(self) -> list[str]:
+        return [incident["dump"] for incident in self.report()["incidents"]]
+
     def close(self, condition: Callable[[], object] = lambda: True) -> None:
         with suppress(AssertionError):
             wait_for(condition)
@@ -135,7 +138,7 @@ def test_dumps_beside_an_earlier_runs_have_names_of_their_own(job: Supervisor) -
     job.judge.findings = [incident()]
     wait_for(lambda: job.dumps)
     assert job.dumps == [job.report_dir / "dumps/run2-001-abc"]
-    wait_for(lambda: job.report()["incidents"][0]["dump"] == "dumps/run2-001-abc")
+    wait_for(lambda: job.reported_dumps() == ["dumps/run2-001-abc"])
 
 
 def test_the_addresses_answer_while_the_job_runs(job: Supervisor) -> None:
@@ -155,7 +158,7 @@ def test_a_hang_is_said_once_dumped_and_reported_at_once(job: Supervisor) -> Non
     wait_for(lambda: job.dumps and len(job.said) == 2)
     assert job.said == ["critical hang.rank_blocked open\n", f"       dump      {job.report_dir}/dumps/001-abc\n"]
     assert job.dumps == [job.report_dir / "dumps/001-abc"]
-    wait_for(lambda: job.report()["incidents"][0]["dump"] == "dumps/001-abc")
+    wait_for(lambda: job.reported_dumps() == ["dumps/001-abc"])
     assert job.message("abort") is None
     job.judge.findings[0].resolved_s = 160.0
     job.judge.findings[0].severity = Severity.WARNING
