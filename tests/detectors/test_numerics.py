@@ -503,6 +503,24 @@ def test_a_group_that_stands_at_zero_beside_others_is_frozen_on_purpose() -> Non
     assert found(made) == []
 
 
+@pytest.mark.parametrize(
+    ("values", "times", "said"),
+    [
+        ([0.01] * 600, 0, "stepped not once in 600"),
+        ([0.0002] * 600, 2, "stepped 2 times in 600 training steps, and the learning rate is still 0.0002 of 0.01"),
+        ([0.01] * 600, 2, ""),  # once an epoch
+        ([0.01] * 300, 0, ""),  # not known yet
+        ([step / 1e5 for step in range(1, 601)], 590, ""),
+    ],
+)
+def test_a_scheduler_that_is_hardly_stepped_is_worth_knowing(values: list[float], times: int, said: str) -> None:
+    made = rate(values, "CosineAnnealingLR T_max=50")
+    signals(made.state, 0, "lr/scheduled", [len(values) - 1], [times])
+    signals(made.state, 0, "lr/initial", [len(values) - 1], [0.01])
+    assert [(f.severity.value, f.causes[0].key) for f in found(made)] == ([("info", "unstepped")] if said else [])
+    assert all(said in f.summary for f in found(made))
+
+
 # --- places
 
 

@@ -40,3 +40,21 @@ def test_schedulers_do_what_they_did(recording: BoxWriter) -> None:
     schedule.step()
     assert schedule.get_last_lr() == [0.05]
     assert isinstance(schedule, torch.optim.lr_scheduler.LRScheduler)
+
+
+def test_how_often_a_scheduler_was_stepped_is_told_now_and_then(recording: BoxWriter) -> None:
+    rates.SCHEDULERS.__init__()  # type: ignore[misc]
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.5, total_iters=4)
+    mine = rates.Rates()
+    for step in range(1, 140):
+        mine.before_step(optimizer, step)
+        if step == 70:
+            schedule.step()
+            schedule.step()
+    series = told(recording).series(0, "lr/scheduled")
+    assert series is not None
+    assert (series.steps.tolist(), series.values.tolist()) == ([64, 128], [0.0, 2.0])
+    initial = told(recording).series(0, "lr/initial")
+    assert initial is not None
+    assert initial.values[-1] == 0.1

@@ -11,6 +11,7 @@ from diagd.probes.signals import SIGNALS
 
 EVERY = 16  # steps after which a rate that has not changed is told again
 MAX_GROUPS = 16  # of all optimizers
+SCHEDULED_EVERY = 64  # steps after which it is told again how far schedulers have been stepped
 # What a scheduler is made with that says how far it goes.
 _SPANS = ("step_size", "milestones", "gamma", "T_max", "total_iters", "total_steps", "T_0", "T_mult", "eta_min")
 
@@ -24,6 +25,7 @@ class Rates:
         self._last: dict[str, float] = {}
         self._first: dict[int, tuple[Any, int]] = {}  # optimizer's id -> reference, number of its first group
         self._groups = 0
+        self._scheduled_at = 0
 
     def before_step(self, optimizer: Any, step: int) -> None:
         """An optimizer is about to step with these rates."""
@@ -41,6 +43,12 @@ class Rates:
             if rate != self._last.get(name) or step % EVERY == 0:
                 self._last[name] = rate
                 SIGNALS.record(name, rate, step)
+        if SCHEDULERS.made and not 0 <= step - self._scheduled_at < SCHEDULED_EVERY:
+            self._scheduled_at = step
+            SIGNALS.record("lr/scheduled", SCHEDULERS.stepped(), step)
+            initial = max((_number(group.get("initial_lr")) for group in groups), default=0.0)
+            if initial:
+                SIGNALS.record("lr/initial", initial, step)
 
     def _number(self, optimizer: Any, groups: int) -> int:
         known = self._first.get(id(optimizer))
@@ -52,12 +60,26 @@ class Rates:
         return known[1]
 
 
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (float, int)) else 0.0
+
+
 class _Schedulers:
-    """Those that were made."""
+    """Those that were made, each with where it stood then."""
 
     def __init__(self) -> None:
-        self.steps: dict[int, int] = {}
-        self.numbers: dict[int, int] = {}
+        self.made: list[tuple[weakref.ref[Any], int]] = []
+
+    def add(self, scheduler: Any) -> None:
+        position = scheduler.__dict__.get("last_epoch")
+        if type(position) is int and len(self.made) < MAX_GROUPS:
+            self.made.append((weakref.ref(scheduler), position))
+
+    def stepped(self) -> int:
+        """How far the one that has gone furthest has gone."""
+        there = [(scheduler, position) for ref, position in self.made if (scheduler := ref()) is not None]
+        now = [(scheduler.__dict__.get("last_epoch"), position) for scheduler, position in there]
+        return max((last - position for last, position in now if type(last) is int), default=0)
 
 
 SCHEDULERS = _Schedulers()
@@ -84,6 +106,7 @@ def _making(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _made(scheduler: Any, result: Any) -> None:
+    SCHEDULERS.add(scheduler)
     spans = {name: scheduler.__dict__[name] for name in _SPANS if name in scheduler.__dict__}
     said = " ".join(f"{name}={sorted(value) if hasattr(value, 'elements') else value}" for name, value in spans.items())
     SIGNALS.fact("lr/scheduler", f"{type(scheduler).__name__} {said}".strip()[:300])

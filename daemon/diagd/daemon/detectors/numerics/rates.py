@@ -21,6 +21,9 @@ HIGH_PART, LOW_PART = 0.9, 0.1  # of the peak: up, and down
 ADAPTIVE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adamaxw", "Lion", "RMSprop"})
 HUGE = 0.1  # for these: each step moves each weight by about so much
 RISEN_AFTER = 30  # steps in which the loss has not fallen
+UNSTEPPED = 400  # steps without one of the scheduler's
+WARMING = 0.1  # of the rate that it is to reach
+SELDOM = 0.1  # of the steps
 STEP_SPACING = 16  # steps after which a rate that stays is told again
 
 
@@ -172,4 +175,27 @@ def huge(state: JobState, rank: int, curve: Curve) -> Odd | None:
     return Odd("high", Severity.WARNING, text, why, int(curve.steps[0]), 0.7)
 
 
-_RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (never, gone, low, swinging, huge)
+def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """A scheduler was made, and is not stepped, or so seldom that its warm-up hardly begins.
+
+    Worth knowing, and no more: one that counts epochs, of which none is over yet, looks the same.
+    """
+    fact, made = state.signals.fact(rank, "lr/scheduler"), curve_of(state.signals.series(rank, "lr/scheduled"))
+    now = _now(state, rank, curve)
+    if fact is None or "Plateau" in fact[1] or not len(made.values) or not len(curve.values) or now < UNSTEPPED:
+        return None
+    times, kind = int(made.values[-1]), fact[1].partition(" ")[0]
+    told = state.signals.series(rank, "lr/initial")
+    initial = float(told.values[-1]) if told is not None and len(told) else 0.0
+    warming = initial > 0 and curve.values.max() <= WARMING * initial
+    if times and not (warming and times < SELDOM * now):
+        return None
+    text = f"the scheduler ({kind}) has been stepped {times} times in {now} training steps"
+    text = text.replace("stepped 0 times", "stepped not once")
+    if warming:
+        text += f", and the learning rate is still {figure(float(curve.values[-1]))} of {figure(initial)}"
+    why = "scheduler.step() is not called, or once for each epoch where the schedule's lengths count batches"
+    return Odd("unstepped", Severity.INFO, text, why, now, 0.6)
+
+
+_RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (never, gone, low, swinging, huge, unstepped)
