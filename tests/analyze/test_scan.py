@@ -113,6 +113,15 @@ def test_a_loss_that_is_no_number_any_more_is_found(tmp_path: Path, write: Calla
     assert (nan["kind"], nan["step"]) == ("numerics.nonfinite", 200)
 
 
+def test_dicts_that_a_trainer_prints_without_a_step_are_read_from_the_first_line_on(tmp_path: Path) -> None:
+    losses = [3 * 0.98**line if line < 80 else float("nan") for line in range(120)]
+    printed = [{"loss": loss, "learning_rate": 5e-05, "epoch": line / 50} for line, loss in enumerate(losses)]
+    (tmp_path / "train.log").write_text("\n".join(map(str, printed)))
+    (found,) = scan([tmp_path / "train.log"])
+    (nan,) = (i for i in found.report["incidents"] if i["peak_severity"] != "info")
+    assert nan["kind"] == "numerics.nonfinite"
+
+
 def test_a_loss_that_is_printed_as_the_same_again_and_again_may_not_be_it(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(lines(lambda s: 0.01 + 3 * 0.9**s))
     (tmp_path / "b.jsonl").write_text(records(lambda s: max(0.01 + 3 * 0.9**s, 0.5)))

@@ -99,11 +99,16 @@ def _by_head(path: Path, kind: str) -> str:
         if kind == STATE and _HISTORY.search(text):
             return STATE
         first = text.split("\n", 1)[0].rstrip()
-        if first.startswith("{") and first.endswith("}"):
+        if first.startswith("{") and first.endswith("}") and not _is_printed_dict(first):
             return JSON
         if kind == STATE:
             return STATE if text.startswith("[") else ""
     return kind or LOG
+
+
+def _is_printed_dict(line: str) -> bool:
+    """Whether it is a dict as Python prints it, as transformers' Trainer does: its names are in other quotes."""
+    return line.removeprefix("{").lstrip().startswith("'")
 
 
 def _rank_of(path: Path) -> int:
