@@ -54,6 +54,8 @@ def test_a_rank_that_grows_alone_leaks_though_nobody_saw_in_what() -> None:
     found = run.one()
     assert (found.causes[0].key, found.severity, found.ranks) == ("alone", Severity.WARNING, (2,))
     assert found.causes[0].basis is Basis.INFERENCE
+    little = Run(3, 400).holds(0, flat(400)).holds(1, flat(400, seed=3)).holds(2, leak(400, 0.15)).one()
+    assert (little.causes[0].key, little.severity) == ("alone", Severity.INFO)
 
 
 def test_all_that_grow_together_may_be_filling_a_cache() -> None:

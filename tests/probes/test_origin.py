@@ -1,6 +1,7 @@
 """Where a loss that is not finite got it from, as its graph shows."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -113,6 +114,29 @@ def test_the_line_that_called_backward_is_told_where_the_operation_is_in_none(re
     fact = told(recording).fact(0, "nonfinite/places")
     assert fact is not None
     assert fact[1].endswith("\tbackward")
+
+
+class Signed(torch.autograd.Function):
+    """Keeps things by names that nodes of torch's own have methods for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.name, ctx.variable = "signed", "x"
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
+
+
+def test_functions_of_the_scripts_own_may_keep_what_they_like(recording: BoxWriter) -> None:
+    house = House()
+    look(house)
+    sign: Any = Signed.apply
+    backward(sign(torch.log(sign(house.stairs(ones())) * 0)).mean())
+    fact = told(recording).fact(0, "nonfinite/origin")
+    assert fact is not None
+    assert fact[1].split("\t")[0] == "Log"
 
 
 def test_what_a_checkpoint_has_not_kept_is_not_made_again(recording: BoxWriter) -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import overflow, sites, turns
+from diagd.probes import nodes, overflow, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.fast import FAST, Fast
@@ -210,8 +210,8 @@ def _casts(roots: list[Any]) -> list[tuple[Any, Any, int]]:
             break
         node = pending.pop()
         following = [after for after, _ in node.next_functions if after is not None]
-        if len(following) == 1 and node.name() == "ToCopyBackward0" and hasattr(following[0], "variable"):
-            weight = following[0].variable
+        if len(following) == 1 and nodes.kind(node) == "ToCopyBackward0" and nodes.leaf(following[0]) is not None:
+            weight = nodes.leaf(following[0])
             found.append((node, weight, weight._version))
             continue
         pending += [after for after in following if after not in seen]

@@ -8,6 +8,7 @@ The fact `loss/broadcast` holds both shapes, as "64,1 64,64".
 
 from typing import Any
 
+from diagd.probes import nodes
 from diagd.probes.signals import SIGNALS
 
 STEPS = 3  # the first ones: shapes do not change after that
@@ -29,7 +30,7 @@ def broadcast(loss: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         node = pending.pop(0)
         seen += 1
         before = [after for after, _ in node.next_functions if after is not None]
-        if node.name() in _DIFFERENCE and len(before) == 1:
+        if nodes.kind(node) in _DIFFERENCE and len(before) == 1:
             given, made = _shape(before[0]), _shape(node)
             if _is_square(made) and given in ((made[0], 1), (made[0],)):
                 return given, made

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from diagd.probes import inventory, later
+from diagd.probes import inventory, later, nodes
 from diagd.probes.named import NAMED
 
 NODES = 4000
@@ -32,8 +32,8 @@ def leaves(root: Any) -> list[Any]:
     pending, seen, found = [root.grad_fn], {root.grad_fn}, []
     while pending and len(seen) < NODES:
         node = pending.pop()
-        if hasattr(node, "variable"):
-            found.append(node.variable)
+        if (leaf := nodes.leaf(node)) is not None:
+            found.append(leaf)
         following = {after for after, _ in node.next_functions if after is not None} - seen
         seen |= following
         pending += following
@@ -75,7 +75,7 @@ def behind(node: Any) -> list[str]:
     """The parameters nearest to a node, by name: breadth first, those of one distance."""
     level, seen = [node], {node}
     for _ in range(64):
-        held = [inner.variable for inner in level if hasattr(inner, "variable")]
+        held = [leaf for inner in level if (leaf := nodes.leaf(inner)) is not None]
         if held:
             named = [name for tensor in held if (name := NAMED.name(tensor)) is not None]
             if named:

@@ -4,9 +4,10 @@ A ReLU or a sum hands on what it is given; a logarithm, a quotient or a mean ove
 numbers.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from diagd.probes.nodes import operation
 
 STEPS = 400  # nodes that are walked back over
 _INPUTS = ("self", "other", "mat1", "input", "exponent")
@@ -26,11 +27,6 @@ class Made(NamedTuple):
 
     node: Any
     why: str
-
-
-def operation(node: Any) -> str:
-    """The name of a node's operation in the graph: `LogBackward0` is `Log`."""
-    return re.sub(r"Backward\d*$", "", str(node.name()))
 
 
 def hands_on(node: Any) -> bool:

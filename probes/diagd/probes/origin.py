@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from diagd.probes import graph, later, makers, sites, spoken
+from diagd.probes import graph, later, makers, nodes, sites, spoken
 from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
@@ -52,7 +52,7 @@ def look(root: Any, step: int, frame: FrameType | None = None) -> None:
             return
         node, word, why = _first(torch, root.grad_fn, graph.kept(root))
     names = dict.fromkeys(graph.behind(node))
-    name = makers.operation(node)
+    name = nodes.operation(node)
     SIGNALS.fact("nonfinite/origin", f"{word or name}\t{', '.join([*names][:NAMES])}\t{why}", step)
     lines, what = spoken.lines(name, frame) if why and not word else [], "calls"
     if not 0 < len(lines) <= PLACES:
@@ -82,10 +82,10 @@ def _bad_weights(torch: Any, root: Any) -> list[str]:
     return [one.name for one, held in NAMED.held() if id(held) in bad] or ["?"] * min(len(bad), 1)
 
 
-def _first(torch: Any, end: Any, nodes: list[tuple[int, Any, makers.Named]]) -> tuple[Any, str, str]:
+def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> tuple[Any, str, str]:
     """The node that made the first such value, a word for it if not its operation, and what it computed."""
-    kept = {id(node): named for _, node, named in nodes}
-    bad = next((found for found in graph.distinct(nodes) if not _is_finite(torch, found[2])), None)
+    kept = {id(node): named for _, node, named in found}
+    bad = next((one for one in graph.distinct(found) if not _is_finite(torch, one[2])), None)
     node = bad[1] if bad is not None else end
     made = makers.maker(torch, node, kept)
     if made is not None:
@@ -95,11 +95,11 @@ def _first(torch: Any, end: Any, nodes: list[tuple[int, Any, makers.Named]]) -> 
     tensor = bad[2]
     own = any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items())
     if own and not makers.hands_on(node):
-        return node, "", f"the result of {makers.operation(node)} is the first that is not finite"
+        return node, "", f"the result of {nodes.operation(node)} is the first that is not finite"
     giver = next(_givers(node), None)
     if giver is None:
         return node, "input", ""
-    return giver, f"what {makers.operation(node)} was given" if own else "", ""
+    return giver, f"what {nodes.operation(node)} was given" if own else "", ""
 
 
 def _is_finite(torch: Any, tensor: Any) -> bool:
@@ -109,7 +109,7 @@ def _is_finite(torch: Any, tensor: Any) -> bool:
 def _givers(node: Any) -> Iterator[Any]:
     """The nodes whose outputs it was given, but for parameters."""
     for before, _ in node.next_functions:
-        if (leaf := _end(before)) is not None and not hasattr(leaf, "variable"):
+        if (end := _end(before)) is not None and nodes.leaf(end) is None:
             yield before
 
 

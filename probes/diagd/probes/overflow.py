@@ -11,7 +11,7 @@ import math
 import sys
 from typing import Any
 
-from diagd.probes import graph, later
+from diagd.probes import graph, later, nodes
 from diagd.probes.box.layout import Live
 from diagd.probes.fast import FAST, Fast
 from diagd.probes.signals import SIGNALS
@@ -112,6 +112,6 @@ def _tell(tensors: list[tuple[int, Any, str]], products: list[tuple[int, Any]], 
 
 
 def _told(node: Any, size: float, step: int) -> None:
-    name = node.name().removesuffix("0").removesuffix("Backward")
+    name = nodes.operation(node)
     SIGNALS.fact("overflow/at", f"{name}\tfloat16\t{','.join(graph.behind(node))}", step)
     SIGNALS.record("overflow/value", size, step)

@@ -71,8 +71,9 @@ def train(model, optimizer, rank, steps):
 def main():
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
     rank = dist.get_rank()
-    torch.manual_seed(rank)
+    torch.manual_seed(0)
     model = build(mesh)
+    torch.manual_seed(rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     train(model, optimizer, rank, 1000)
     dist.destroy_process_group()

@@ -31,6 +31,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(11)
     model = DDP(nn.Sequential(nn.Linear(100, 1800), nn.ReLU(), nn.Linear(1800, 1000), nn.ReLU(), nn.Linear(1000, 10)))
+    torch.manual_seed(100 + rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     histograms = Histograms(model.module)
     for step in range(1, 581):

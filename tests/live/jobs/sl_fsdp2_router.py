@@ -39,6 +39,7 @@ def main():
     for block in model:
         fully_shard(block)
     fully_shard(model)
+    torch.manual_seed(100 + rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(370):
         if step == 200 and rank == 0:

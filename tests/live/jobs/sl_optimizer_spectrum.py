@@ -42,6 +42,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(2)
     model = DDP(nn.Sequential(nn.Linear(64, 800), nn.ReLU(), nn.Linear(800, 800), nn.ReLU(), nn.Linear(800, 8)))
+    torch.manual_seed(100 + rank)
     optimizer = WatchedSGD(model.parameters(), lr=0.01, every=400)
     for step in range(420):
         x = torch.randn(24, 64)

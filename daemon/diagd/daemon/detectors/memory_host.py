@@ -26,6 +26,7 @@ VIRTUAL = "memory/virtual"
 GRAPH_STEPS = 30  # each step's graph is kept: no cache does that
 KEPT_STEPS = 60  # nothing in the script's text ever takes anything out
 ALONE_STEPS = 120  # on this rank, and not on others that do the same
+ALONE_BYTES = 256 * 1024 * 1024
 LONG_STEPS = 1000
 LONG_PART = 0.5  # of what was held before
 EPOCHS = 1.25  # the length of an epoch, and so much more that the end of growth would have shown
@@ -173,4 +174,6 @@ def _severity(one: Grows, ahead: Forecast | None) -> Severity:
     if ahead is not None and ahead.near:
         return Severity.CRITICAL
     large = one.growth.grown >= LONG_PART * one.growth.before
+    if one.why == "alone" and not large and one.growth.grown < ALONE_BYTES:
+        return Severity.INFO  # in what it is kept, nobody has seen: allocators differ by so much from rank to rank
     return Severity.WARNING if ahead is None or ahead.within_reach or large else Severity.INFO

@@ -1,0 +1,23 @@
+"""Nodes of autograd's graph, asked by their types: an autograd.Function of the script's may call what it keeps in `ctx`
+as it likes, `name` or `variable` too.
+"""
+
+import re
+from typing import Any
+
+_LEAF = "AccumulateGrad"
+
+
+def kind(node: Any) -> str:
+    """As `MulBackward0`; of an autograd.Function, its name with `Backward` behind it."""
+    return type(node).__name__
+
+
+def operation(node: Any) -> str:
+    """Its operation's name: of `MulBackward0`, `Mul`."""
+    return re.sub(r"Backward\d*$", "", kind(node))
+
+
+def leaf(node: Any) -> Any:
+    """The tensor whose gradient is accumulated here; None where the graph goes on."""
+    return node.variable if kind(node) == _LEAF else None
