@@ -147,12 +147,12 @@ class Job:
         self._detail(rank, groups=())
         return self.waits(rank, "INIT", **more)
 
-    def stack(self, rank: int, *frames: Frame, syscall: str = "futex", state: str = "S") -> Self:
+    def stack(self, rank: int, *frames: Frame, syscall: str = "futex", state: str = "S", note: str = "") -> Self:
         """Its main thread's stack, innermost frame first."""
         pid = self.ranks[rank].detail.pid
         main = Thread(pid, "MainThread", frames, main=True)
         others = tuple(s for s in self.ranks[rank].detail.stacks if s.role != "rank")
-        own = Stack(pid, "rank", state, (main,), self.now_s, syscall=syscall)
+        own = Stack(pid, "rank", state, (main,), self.now_s, syscall=syscall, note=note)
         self._detail(rank, stacks=(own, *others))
         return self
 

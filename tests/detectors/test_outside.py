@@ -4,7 +4,7 @@ import pytest
 from tests.detectors.states import IN_LOADER, STDLIB, TORCH, TRAIN, Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
-from diagd.daemon.state.model import Ending, Frame
+from diagd.daemon.state.model import ASKS, Ending, Frame
 
 
 def two_wait_for_rank_2(hang_after_s: float = 60.0, warm: bool = True) -> Job:
@@ -153,6 +153,14 @@ def test_a_dataset_that_blocks_in_the_rank_itself_is_starved() -> None:
     stuck.stack(2, at("__getitem__", "/job/data.py", 7), IN_LOADER, TRAIN, syscall="read")
     found = stuck.passes(11).finds()
     assert (found.kind, found.locations[0].frame.line) == ("hang.data_starved", 7)
+
+
+def test_a_step_loop_that_waits_for_its_own_iterator_is_starved_too() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10).stack(2, at("__next__", line=30), TRAIN)
+    assert stuck.passes(11).finds().kind == "hang.rank_blocked"
+    asking = two_wait_for_rank_2(hang_after_s=10).stack(2, at("__next__", line=30), TRAIN, note=f"in futex; {ASKS}")
+    found = asking.passes(11).finds()
+    assert (found.kind, found.locations[0].frame.line) == ("hang.data_starved", 30)
 
 
 def test_a_call_that_keeps_the_gil_inside_the_dataset_is_starved() -> None:

@@ -44,6 +44,30 @@ def test_who_set_keys_like_it_before_is_named() -> None:
     assert "rank 1 set keys like it" in stuck.passes(2).finds().summary
 
 
+def published(rounds: int, but: tuple[int, int]) -> Job:
+    """Each of three ranks sets `ROUND/RANK` in each round and then waits for the others' keys; one set is left out."""
+    made = job(3)
+    for number in range(1, rounds + 1):
+        for rank in range(3):
+            if (number, rank) != but:
+                made.issued(rank, "STORE_SET", 0, group="", detail=f"{number}/{rank}")
+    return made
+
+
+def test_of_keys_that_ranks_set_by_their_own_number_the_one_that_is_missing_is_that_ranks() -> None:
+    stuck = published(2, but=(2, 1)).wants_key(0, "2/1, 2/2").wants_key(2, "2/0, 2/1").waits(1, seq=8)
+    found = stuck.passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (1,), (0, 2))
+    assert found.names == ("2/1",)
+    assert "which rank 1 has not set" in found.summary
+
+
+def test_whose_a_missing_key_is_stays_open_where_one_rank_alone_set_such_keys() -> None:
+    stuck = job(3).issued(1, "STORE_SET", 0, group="", detail="1/1").wants_key(0, "2/1").wants_key(2, "2/1, 2/0")
+    found = stuck.waits(1, seq=8).passes(2).finds()
+    assert (found.ranks, found.names) == ((0, 2), ("2/1",))
+
+
 def test_a_key_that_was_not_there_and_was_given_up_is_no_wait() -> None:
     """`store.wait` with a short timeout, caught: a common way to ask whether a key is there."""
     asks = job(2).wants_key(0, "stop").passes(0.5).wait_raises(0, "wait timeout after 100ms", ends=False)

@@ -242,14 +242,14 @@ class Observer:
         path = Path(str(box.identity.get("stacks_file") or box.path.with_name(f"{box.pid}.stacks")))
         number = box.reader.live(Live.STACK_SIGNAL)
         target = stacks.Target(watch.pid, "rank", number, path, box.reader.live(Live.OWN_THREAD))
-        found = [stacks.take(target, self._proc)]
+        site = boxes.site(box.reader.string(box.reader.live(Live.BACKWARD_SITE)))
+        found = [stacks.asking(stacks.take(target, self._proc), site, self._proc)]
         children = watch.meter.living_children() if _may_wait_for_children(found[0]) else []
         for pid in children[:_MAX_CHILD_STACKS]:
             if time.monotonic() < deadline_s:
                 found.append(stacks.take(stacks.Target(pid, "child", number, path), self._proc, wait_s=_CHILD_WAIT_S))
         runs = now_s - max(watch.facts.phase_s, watch.facts.step_s) < _RUNS_S
         if runs and found[0].threads and time.monotonic() < deadline_s:
-            site = boxes.site(box.reader.string(box.reader.live(Live.BACKWARD_SITE)))
             found += stacks.samples(watch.pid, self._proc, lambda: boxes.phase(box.reader) in _PAUSES, site)
         note = found[0].note
         watch.notes.pop("stack", None)

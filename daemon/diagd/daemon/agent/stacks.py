@@ -11,7 +11,7 @@ from pathlib import Path
 from diagd.daemon.agent import faulthandler_text, frames, pyspy, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
-from diagd.daemon.state.model import INPUT, WAIT, Frame, Stack, Thread
+from diagd.daemon.state.model import ASKS, INPUT, WAIT, Frame, Stack, Thread
 
 SIGNAL_WAIT_S = 0.5
 LAST_STACK_S = 2.0  # between the last stack and the end: a core file may be written in between
@@ -86,6 +86,14 @@ def samples(pid: int, proc: Procfs, pauses: Callable[[], bool], backward_site: F
         for places, times in seen[:_MOST_SAMPLES]
     ]  # fmt: skip
     return found + [replace(stack, taken_s=now_s) for stack in calls.stacks()]
+
+
+def asking(stack: Stack, backward_site: Frame | None, proc: Procfs) -> Stack:
+    """The same, with a note where the loop that makes the steps is asking for its next batch."""
+    main = stack.main
+    if main is None or not source.asks_for_input(main.frames, backward_site, source.trees(stack.pid, proc)):
+        return stack
+    return replace(stack, note="; ".join(filter(None, (stack.note, ASKS))))
 
 
 def _note(places: tuple[Frame, ...], backward_site: Frame | None, tree_of: source.Trees) -> str:

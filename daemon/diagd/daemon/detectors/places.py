@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.state.model import CALL, Detail, Frame, Stack
+from diagd.daemon.state.model import ASKS, CALL, Detail, Frame, Stack
 
 MOST = 5  # locations a rank (report.schema.json)
 
@@ -61,9 +61,10 @@ def as_seen(detail: Detail) -> tuple[Location, ...]:
 
 
 def in_data_loader(detail: Detail) -> bool:
-    """Whether the main thread is under the data loader's iteration."""
+    """Whether the main thread is under a data loader's iteration: torch's, or that of the script's own step loop."""
     main = detail.stack.main if detail.stack is not None else None
-    return main is not None and any("/torch/utils/data/" in f.file for f in main.frames)
+    own = detail.stack is not None and ASKS in detail.stack.note
+    return own or (main is not None and any("/torch/utils/data/" in f.file for f in main.frames))
 
 
 def busy_workers(detail: Detail) -> list[Stack]:

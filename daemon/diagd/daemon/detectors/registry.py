@@ -21,6 +21,7 @@ from diagd.daemon.detectors import (
     silent,
     slow,
     slow_finding,
+    store_keys,
     storing,
     underflow,
     waiting,
@@ -110,8 +111,8 @@ def _roots(scene: Scene) -> Iterator[Finding]:
             found = _single(scene, component[0], keys)
         if found is not None:
             yield found
-    for ranks in keys.values():
-        if (found := storing.store_wait(scene, tuple(ranks))) is not None:
+    for ranks in store_keys.grouped(scene, keys):
+        if (found := storing.store_wait(scene, ranks)) is not None:
             yield found
     yield from _creations(scene)
 

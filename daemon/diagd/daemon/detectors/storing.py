@@ -1,6 +1,6 @@
 """The root of the waits waits for the store: for a key, or for the workers of a store of the script's own."""
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import places, store_keys, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
@@ -20,22 +20,24 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
         return None
     wait = waits[0]
     joins = wait.op.name == "STORE_JOIN"
-    missing = _not_joined(scene, wait, ranks) if joins else ()
+    keys = () if joins else store_keys.missed(scene, (w.op for w in waits))
+    missing = _not_joined(scene, wait, ranks) if joins else _owners(scene, keys, ranks)
     dependents = scene.graph.waiting_for(ranks)
     culprits = missing or ranks
     waiting = tuple(sorted({*ranks, *dependents} - set(culprits)))
-    said = _join_said(scene, wait, ranks, missing) if joins else _key_said(scene, wait, ranks)
+    said = _join_said(scene, wait, ranks, missing) if joins else _key_said(scene, wait, ranks, keys, missing)
     text = (
         said + scene.lasting(age_s) + (f"; {words.wait_text(waiting)} for them" if dependents and not missing else "")
     )
     shown = [Evidence(f"in {words.op_text(w.op)}{scene.lasting(scene.age_s(w))}", "probe", w.rank) for w in waits]
-    cause = (_workers if joins else _key)(scene, wait, missing, closed, tuple(shown[:MOST_SHOWN]))
+    told = tuple(shown[:MOST_SHOWN])
+    cause = _workers(scene, wait, missing, closed, told) if joins else _key(scene, keys[0], missing, closed, told)
     return Finding(
         kind="hang.store_wait", severity=_severity(scene, ranks, age_s, closed), ranks=culprits,
-        waiting_ranks=waiting, op_name=wait.op.name, names=(wait.op.detail,), summary=words.shortened(text + "."),
-        causes=(cause,), step=scene.step(ranks), sure=closed,
+        waiting_ranks=waiting, op_name=wait.op.name, names=keys or (wait.op.detail,), causes=(cause,),
+        summary=words.shortened(text + "."), step=scene.step(ranks), sure=closed,
         locations=_places(scene, missing, waits),
-        since_s=min(w.since_s for w in waits), key=f"key:{wait.op.detail}",
+        since_s=min(w.since_s for w in waits), key=f"key:{keys[0] if keys else wait.op.detail}",
     )  # fmt: skip
 
 
@@ -62,20 +64,32 @@ def _all_quiet(scene: Scene) -> bool:
 # --- a key
 
 
-def _key_said(scene: Scene, wait: Wait, ranks: tuple[int, ...]) -> str:
-    siblings = _setters(scene, wait.op.detail)
-    who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings else ""
+def _owners(scene: Scene, keys: tuple[str, ...], ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Who should have set these keys; empty where that is not known of each."""
+    owners = [store_keys.owner(scene, key, ranks) for key in keys]
+    return tuple(sorted({one for one in owners if one is not None})) if None not in owners else ()
+
+
+def _key_said(
+    scene: Scene, wait: Wait, ranks: tuple[int, ...], keys: tuple[str, ...], owners: tuple[int, ...]
+) -> str:  # fmt: skip
+    shown = ", ".join(keys)
+    siblings = _setters(scene, keys[0])
+    who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings and not owners else ""
+    whose = f"{words.ranks_text(owners)} {words.verb(owners, 'has', 'have')} not set" if owners else "no rank has set"
     site = words.place_text(wait.op.site)
-    return f"{words.wait_text(ranks)} for store key {wait.op.detail!r}, which no rank has set{who}" + (
-        f"; in {site}" if site else ""
-    )
+    text = f"{words.wait_text(ranks)} for store key {shown!r}, which {whose}{who}"
+    return text + (f"; in {site}" if site else "")
 
 
-def _key(scene: Scene, wait: Wait, _: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]) -> Cause:
-    key = wait.op.detail
+def _key(
+    scene: Scene, key: str, owners: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]
+) -> Cause:  # fmt: skip
     siblings = _setters(scene, key)
     text = "the key was never set: which rank should have set it is the program's secret"
     text += f", most likely {words.ranks_text(siblings)}" if siblings else ""
+    if owners:
+        text = f"the key was never set: in keys like it, {words.ranks_text(owners)} has always had that number"
     before = tuple(Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2])
     return Cause("key", text, 0.9 if closed else 0.6, Basis.OBSERVATION, shown + before)
 

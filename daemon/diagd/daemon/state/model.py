@@ -10,6 +10,7 @@ from typing import Self
 CALL = "call"  # a stack's role
 INPUT = "input"  # a sample's note: the step loop was asking for its next batch
 WAIT = "wait"  # likewise: its line waits for an operation that was issued before
+ASKS = "asks for its next batch"  # in the note of a rank's own stack: its step loop does
 
 
 class Status(IntEnum):

@@ -1,0 +1,64 @@
+"""Keys of the store that ranks wait for: which of them nobody has set, and whose they are by keys like them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Operation
+
+_NUMBER = re.compile(r"\d+")
+KNOWN_RANKS = 2  # that must have set keys with their own number at one place
+
+
+def unset(scene: Scene, op: Operation) -> tuple[str, ...]:
+    """Those of an operation's keys that no rank was seen to set; all where each was, as some sets are not seen."""
+    keys = tuple(op.detail.split(", "))
+    known = {one.detail for _, one in _sets(scene)}
+    return tuple(key for key in keys if key not in known) or keys
+
+
+def grouped(scene: Scene, waits: Mapping[str, Sequence[int]]) -> list[tuple[int, ...]]:
+    """Ranks by what they wait for: those that miss a key together are one fault.
+
+    Args:
+        waits: Ranks by the detail of the operation that they wait in.
+    """
+    found: list[tuple[set[str], set[int]]] = []
+    for detail, ranks in waits.items():
+        wait = scene.graph.wait(ranks[0])
+        missing = {detail} if wait is None or wait.op.name == "STORE_JOIN" else set(unset(scene, wait.op))
+        alike = [one for one in found if one[0] & missing]
+        found = [one for one in found if one not in alike]
+        # What all of them miss is what is wrong; each may miss more that comes only when the others go on.
+        found.append((missing.intersection(*(keys for keys, _ in alike)), set(ranks).union(*(r for _, r in alike))))
+    return [tuple(sorted(ranks)) for _, ranks in found]
+
+
+def missed(scene: Scene, ops: Iterable[Operation]) -> tuple[str, ...]:
+    """The keys that all of these operations wait for in vain; those of the first where they have none in common."""
+    each = [unset(scene, op) for op in ops]
+    return tuple(key for key in each[0] if all(key in keys for keys in each)) or each[0]
+
+
+def owner(scene: Scene, key: str, ranks: Sequence[int]) -> int | None:
+    """The rank that should have set it: where in keys like it the number at one place has always been the setter's.
+
+    Args:
+        ranks: Who waits for it, and so does not set it.
+    """
+    numbers = [int(number) for number in _NUMBER.findall(key)]
+    alike = [
+        ([int(number) for number in _NUMBER.findall(op.detail)], rank)
+        for rank, op in _sets(scene)
+        if _NUMBER.sub("#", op.detail) == _NUMBER.sub("#", key)
+    ]
+    if len({rank for _, rank in alike}) < KNOWN_RANKS:
+        return None
+    places = [place for place in range(len(numbers)) if all(found[place] == rank for found, rank in alike)]
+    named = {numbers[place] for place in places} - set(ranks)
+    return named.pop() if len(named) == 1 and named <= set(scene.state.ranks()) else None
+
+
+def _sets(scene: Scene) -> list[tuple[int, Operation]]:
+    details = scene.state.details.items()
+    return [(rank, op) for rank, detail in details for op in detail.history if op.name == "STORE_SET"]
