@@ -521,6 +521,14 @@ def test_a_scheduler_that_is_hardly_stepped_is_worth_knowing(values: list[float]
     assert all(said in f.summary for f in found(made))
 
 
+@pytest.mark.parametrize(("parts", "lost"), [([0.75] * 12, True), ([0.75] * 8, False), ([0.75, 0.0] * 8, False)])
+def test_gradients_that_are_cleared_between_micro_batches_are_told(parts: list[float], lost: bool) -> None:
+    made = run(2, gradients__discarded=parts)
+    assert [(f.kind, f.ranks, f.causes[0].key) for f in found(made)] == (
+        [("training.gradient_accumulation", (0, 1), "discarded")] if lost else []
+    )
+
+
 # --- places
 
 

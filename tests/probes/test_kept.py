@@ -1,12 +1,13 @@
 """Whether gradients are cleared, seen by a few of them."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from diagd.probes import kept
-from diagd.probes.kept import WATCHED, Kept
+from diagd.probes.kept import WATCHED, Kept, Site
 from diagd.probes.places import places
 
 
@@ -87,3 +88,40 @@ def test_where_there_are_some_the_step_after_it_tells(cleared: bool) -> None:
     assert (step(watch, optimizer, cleared, 9), watch.unsure) == (None, True)
     assert (step(watch, optimizer, cleared, 10), watch.unsure) == (0 if cleared else 1, False)
     assert step(watch, optimizer, cleared, 17) is None
+
+
+LINE = ("/job/train.py", 31)
+
+
+def micro_steps(watch: Kept, optimizer: Optimizer, cleared: bool, sites: Sequence[Site] = (LINE, LINE)) -> float | None:
+    """A step of some backward passes, with or without clearing before each."""
+    for site in sites:
+        if cleared:
+            for parameter in optimizer.parameters:
+                parameter.grad = None
+        watch.before_backward(9, site)
+        for parameter in optimizer.parameters:
+            parameter.grad = gradient() if parameter.grad is None else parameter.grad
+        watch.after_backward()
+    found = watch.discards()
+    watch.after_step(optimizer, 9)
+    return found
+
+
+def test_gradients_that_are_cleared_before_a_step_has_used_them_were_for_nothing() -> None:
+    watch, optimizer = Kept(), Optimizer(20)
+    step(watch, optimizer, cleared=True)
+    assert micro_steps(watch, optimizer, cleared=True) == 0.5
+    assert micro_steps(watch, optimizer, cleared=False) == 0.0
+    assert micro_steps(watch, optimizer, cleared=True, sites=(LINE,)) is None
+
+
+def test_other_lines_and_the_steps_of_other_optimizers_are_no_micro_batches() -> None:
+    watch, optimizer, other = Kept(), Optimizer(20), Kept()
+    step(watch, optimizer, cleared=True)
+    assert micro_steps(watch, optimizer, cleared=True, sites=(LINE, ("/job/train.py", 40))) == 0.0
+    watch.before_backward(9, LINE)  # the generator's: it leaves gradients in the discriminator
+    optimizer.parameters[0].grad = gradient()
+    watch.after_backward()
+    other.after_step(optimizer, 9)
+    assert micro_steps(watch, optimizer, cleared=True, sites=(LINE,)) == 0.0

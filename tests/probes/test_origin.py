@@ -139,6 +139,42 @@ def test_functions_of_the_scripts_own_may_keep_what_they_like(recording: BoxWrit
     assert fact[1].split("\t")[0] == "Log"
 
 
+def test_weights_whose_memory_was_taken_away_are_not_read(recording: BoxWriter) -> None:
+    """As FSDP does after the forward pass."""
+    house = House()
+    look(house)
+    loss = house.attic(house.stairs(torch.full((3, 4), float("nan")))).mean()
+    for weight in (house.stairs.weight, house.attic.weight):
+        weight.untyped_storage().resize_(0)
+    origin.look(loss, 1)
+    fact = told(recording).fact(0, "nonfinite/origin")
+    assert fact is not None
+    assert fact[1].split("\t")[0] == "input"
+
+
+def test_of_a_distributed_weight_only_the_part_that_lies_here_is_read(
+    recording: BoxWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DTensor(torch.Tensor):
+        """To ask it as a whole would be a collective."""
+
+        _local_tensor = torch.ones(2)
+
+    weight = torch.ones(2, requires_grad=True).as_subclass(DTensor)
+    asked: set[type] = set()
+    isfinite = torch.isfinite
+
+    def asking(tensor: torch.Tensor) -> torch.Tensor:
+        asked.add(type(tensor))
+        return isfinite(tensor)
+
+    monkeypatch.setattr(torch, "isfinite", asking)
+    monkeypatch.setattr("diagd.probes.graph.leaves", lambda root: [weight])
+    origin.look((torch.ones(2, requires_grad=True) * float("nan")).sum(), 1)
+    assert asked
+    assert asked <= {torch.Tensor, nn.Parameter}
+
+
 def test_what_a_checkpoint_has_not_kept_is_not_made_again(recording: BoxWriter) -> None:
     house, calls = House(), []
 

@@ -1,7 +1,10 @@
-"""Whether gradients are cleared between two steps: seen by whether a gradient is the same tensor, untouched since.
+"""Whether gradients are cleared between two steps, and only there: seen by whether a gradient is the same tensor,
+untouched since.
 
 Of a few parameters, at the beginning of each backward pass: a gradient that is None, another tensor, or one that was
 written to since the step before or the last backward pass has been cleared, or is at least in the script's own hands.
+Gradients that one backward call has left, and that are gone when the same line calls it again, with no optimizer's step
+in between, were for nothing.
 """
 
 from typing import Any
@@ -9,6 +12,14 @@ from typing import Any
 from diagd.probes.places import Place, places
 
 WATCHED = 3  # parameters of an optimizer
+
+Site = tuple[str, int]
+
+
+class _Steps:
+    """Of all optimizers."""
+
+    count = 0
 
 
 class Kept:
@@ -20,10 +31,15 @@ class Kept:
         self._cleared = True
         self._passes = 0
         self._step = 0  # what the optimizer left in it is watched
+        self._left: tuple[Site, int] | None = None  # a pass has left gradients: whose, after how many steps
+        self._site: Site = ("", 0)
+        self.discarded = 0.0  # the part of the passes whose gradients nobody has used, in this step so far
         self.unsure = False  # the next step has to be watched as well
 
     def after_step(self, optimizer: Any, step: int) -> None:
         """The optimizer has stepped: watch what it leaves."""
+        _Steps.count += 1
+        self._left, self.discarded = None, 0.0
         self._step, self.unsure = step, self.unsure and self._step != step - 1
         found = _all_now(self._places)
         if not found or len(found) < len(self._places):
@@ -33,14 +49,18 @@ class Kept:
         self._watched = found
         self._cleared, self._passes = not found, 0
 
-    def before_backward(self, step: int) -> None:
+    def before_backward(self, step: int, site: Site = ("", 0)) -> None:
         """Gradients will be added to what is there now.
 
         Args:
             step: Under way. Where what the one before it left was not watched, only gradients that are None are
                 known to have been cleared.
+            site: File and line that call it.
         """
         self._passes += 1
+        self._site = site
+        if self._left == (site, _Steps.count) and self._places and not _all_now(self._places):
+            self.discarded += 1.0
         if self._passes == 1 and self._step and step > self._step + 1:
             self._cleared = len(_all_now(self._places)) < len(self._places)
             self.unsure = not self._cleared and bool(self._places)
@@ -51,8 +71,14 @@ class Kept:
 
     def after_backward(self) -> None:
         """What the pass has added is no clearing."""
+        whole = bool(self._places) and len(_all_now(self._places)) == len(self._places)
+        self._left = (self._site, _Steps.count) if whole else None
         if not self._cleared:
             self._watched = _all_now([place for place, _, _ in self._watched])
+
+    def discards(self) -> float | None:
+        """The part of the step's backward passes whose gradients were cleared unused; None with one pass alone."""
+        return self.discarded / self._passes if self._passes > 1 else None
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""

@@ -68,11 +68,16 @@ def unseen(torch: Any) -> Iterator[None]:
 
 
 def plain(tensor: Any) -> Any:
-    """The dense floating-point tensor behind it, of a DTensor what lies here; None where there is none."""
+    """The dense floating-point tensor behind it, of a DTensor what lies here; None where there is none to read.
+
+    FSDP takes the memory of a gathered parameter away and leaves the tensor as it is, also where a graph has kept it:
+    to read that ends the process.
+    """
     torch = sys.modules["torch"]
     if type(tensor).__name__ == "DTensor" and hasattr(tensor, "_local_tensor"):
         tensor = tensor._local_tensor
     kinds = torch.Tensor, torch.nn.Parameter
     if type(tensor) not in kinds or tensor.layout is not torch.strided or not tensor.is_floating_point():
         return None
-    return tensor if tensor.device.type in ("cpu", "cuda") and tensor.numel() else None
+    there = tensor.device.type in ("cpu", "cuda") and tensor.numel() and tensor.untyped_storage().nbytes()
+    return tensor if there else None

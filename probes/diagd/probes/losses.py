@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, origin, turns
+from diagd.probes import broadcasting, later, origin, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -71,8 +71,9 @@ def _scaled(scaler: Any, result: Any) -> None:
 
 def _before(roots: Any) -> None:
     """A backward pass begins."""
+    site = sites.place(sys._getframe()) if WATCHED else ("", 0)
     for kept in WATCHED.values():
-        kept.before_backward(max(STATE.live[_STEP], 0) + 1)
+        kept.before_backward(max(STATE.live[_STEP], 0) + 1, site)
     if roots is not None:
         _look(roots)
 

@@ -122,6 +122,8 @@ def _before(optimizer: Any) -> None:
     kept = one.kept.before_step()
     if kept is not None:
         SIGNALS.record("gradients/kept", kept, step)
+    if (discarded := one.kept.discards()) is not None:
+        SIGNALS.record("gradients/discarded", discarded, step)
     if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:
         began = time.thread_time_ns()
         with later.unseen(torch):

@@ -73,12 +73,9 @@ def _where_called(frame: FrameType | None) -> spoken.Line | None:
 
 def _bad_weights(torch: Any, root: Any) -> list[str]:
     """The names of parameters that hold such values themselves, as after a step with such gradients."""
-    some = [
-        leaf for leaf in graph.leaves(root) if (tensor := later.plain(leaf)) is not None and tensor.device.type == "cpu"
-    ]
-    bad = {
-        id(leaf) for leaf in some if leaf.numel() <= graph.ELEMENTS and not bool(torch.isfinite(leaf.detach()).all())
-    }
+    held = [(leaf, tensor) for leaf in graph.leaves(root) if (tensor := later.plain(leaf)) is not None]
+    # Of a DTensor what lies here: to ask it as a whole is a collective.
+    bad = {id(leaf) for leaf, tensor in held if tensor.numel() <= graph.ELEMENTS and not _is_finite(torch, tensor)}
     return [one.name for one, held in NAMED.held() if id(held) in bad] or ["?"] * min(len(bad), 1)
 
 

@@ -10,6 +10,7 @@ Names, each with the unit that the script computes in:
     update_norm/<parameter> 2-norm of what one step changed of it
     clip_norm               what clipping returned, the norm before it; clip_norm/limit what it was told to clip to
     gradients/kept          1 where the gradients of the step before were not cleared
+    gradients/discarded     part of the backward passes of a step with several, whose gradients were cleared unused
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor

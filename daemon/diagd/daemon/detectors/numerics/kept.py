@@ -1,4 +1,4 @@
-"""Gradients that are never cleared."""
+"""Gradients that are never cleared, or too early."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,7 @@ from diagd.daemon.detectors.training.curves import curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 LEAST = 10  # steps in a row, from the first that was seen on
+MOST_LOST = 0.45  # of a step's passes: of two, one
 GROWN = 1.5  # times the norm at first: gradients that only rest there are not what is applied
 
 
@@ -44,6 +45,28 @@ def accumulation(scene: Scene) -> Iterator[Finding]:
     yield finding(
         "training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=("grad", "zero_grad"), step=step
     )
+
+
+def discarded(scene: Scene) -> Iterator[Finding]:
+    """Ranks that clear the gradients between the backward passes of one step."""
+    signals = scene.state.signals
+    curves = {r: curve_of(signals.series(r, "gradients/discarded")) for r in signals.ranks("gradients/discarded")}
+    lost = {r: c for r, c in curves.items() if len(c.values) >= LEAST and (c.values[-LEAST:] >= MOST_LOST).all()}
+    if not lost:
+        return
+    ranks = tuple(sorted(lost))
+    part = float(np.median(lost[ranks[0]].values[-LEAST:]))
+    text = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'clears', 'clear')} the gradients (zero_grad) between the"
+        f" backward passes of a step: {part:.0%} of the passes are for nothing, and the step uses those of the last"
+    )
+    told = [seen(f"{part:.0%} of the passes of a step have left gradients that were gone when the same line called"
+                 " backward again, with no optimizer's step in between", r) for r in ranks[:8]]  # fmt: skip
+    why = cause("discarded", "gradients are cleared for each micro batch, not for each step", 0.85, *told,
+                basis=Basis.OBSERVATION)  # fmt: skip
+    names = ("grad", "zero_grad", "accumulation")
+    yield finding("training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=names,
+                  step=lost[ranks[0]].last_step, key="discarded")  # fmt: skip
 
 
 def _growth(scene: Scene, rank: int, since: int) -> tuple[float, float] | None:

@@ -87,7 +87,8 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
 def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence]) -> Cause:
     """What is known of how the first of them came to be."""
     if operation == "input":
-        return cause("data", "the batch holds such values already", 0.9, *told, basis=Basis.OBSERVATION)
+        text = "the batch holds such values already, or what is made of it before the first parameter comes in"
+        return cause("data", text, 0.9, *told, basis=Basis.OBSERVATION)
     if operation == "weight":
         text = "a weight holds such values already: a step before, a load or the memory itself brought them"
         return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)

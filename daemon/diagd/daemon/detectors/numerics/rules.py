@@ -10,6 +10,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     nonfinite.nonfinite,
     exploding.explosions,
     kept.accumulation,
+    kept.discarded,
     vanishing.vanishing,
     imbalance.imbalances,
     dead.dead,
