@@ -51,6 +51,21 @@ def test_data_workers_are_told_together_without_what_they_share(tmp_path: Path) 
     assert (found["memory/rss"], found["memory/at_s"]) == (100.0 * PAGE, 100.0)
 
 
+def test_other_children_are_told_by_themselves(tmp_path: Path) -> None:
+    rank(tmp_path, 11)
+    process(tmp_path, 13, name="writer", parent=7)
+    write(tmp_path / "13/comm", "writer\n")
+    statm(tmp_path, 13, 80, 20)
+    write(tmp_path / "7/task/7/children", "11 13")
+    stat, meter = Procfs(tmp_path).stat(7), Meter(7, Procfs(tmp_path))
+    assert stat is not None
+    meter.refresh_children([11, 13])
+    found = MemoryMeter(7, Procfs(tmp_path)).read(stat, meter, 100.0)
+    children = [found[f"memory/child_{what}"] for what in ("rss", "count", "first")]
+    assert children == [60 * PAGE, 1, 13]
+    assert found["memory/workers"] == 1
+
+
 def test_a_child_is_a_data_worker_from_when_torch_names_it_so(tmp_path: Path) -> None:
     rank(tmp_path, 11)
     write(tmp_path / "11/comm", "python3\n")

@@ -153,6 +153,16 @@ def test_shards_that_learn_at_other_rates_are_told_without_any_comparison_of_the
     assert rates(training({SHARD: own}), [0.3] * 40, [0.1] * 40, [0.1] * 40).finds().kind == "divergence.optimizer"
 
 
+def test_replicas_that_update_parts_for_each_other_stay_equal_at_rates_that_differ() -> None:
+    moments = replace(DDP, name="Net.a.weight.exp_avg", kind="state")
+    made = training({DDP: same, moments: same})
+    for entry in made.state.tensors.entries:
+        if entry.kind == "state":
+            entry.infos = {1: entry.infos[1]}  # the others keep none
+    found = rates(made, [0.3] * 40, [0.1] * 40, [0.1] * 40).finds()
+    assert (found.kind, found.ranks) == ("divergence.optimizer", (0,))
+
+
 def test_stages_and_experts_may_have_rates_of_their_own() -> None:
     assert not rates(training({PLAIN: own}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()
     assert not rates(training({DDP: same}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()  # the weights are equal

@@ -69,6 +69,16 @@ def test_replicas_with_equal_inputs_and_losses_are_proved_to_share_their_batches
     assert "bit for bit" in cause.evidence[1].what
 
 
+def test_some_of_the_replicas_may_share_their_batches_where_they_have_no_group_of_their_own() -> None:
+    made = seen({"input": only_below(2), "loss": only_below(2)}, 3)
+    found = made.finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.data", Severity.WARNING, (0, 1))
+    for rank in range(2):
+        detail = made.ranks[rank].detail
+        made.ranks[rank].detail = detail.with_(groups=(*detail.groups, Group("pair", (0, 1))))
+    assert made.passes(1).find() == ()
+
+
 def test_it_is_said_since_when_the_batches_are_equal() -> None:
     assert seen({"input": lambda r, s: alike(r, s) if s >= 9 else apart(r, s), "loss": alike}).finds().step == 9
 
@@ -95,7 +105,7 @@ def test_equal_batches_under_random_numbers_of_their_own_are_a_fault_too() -> No
         {"input": alike, "loaded": apart, "loss": apart},
         {"loaded": alike, "loss": apart},  # the wrapped model was not seen, and what goes into it may differ
         {"loaded": alike},
-        {"input": only_below(2), "loss": only_below(2)},  # some share a sample: no fault that is proved
+        {"input": only_below(2), "loss": apart},  # some share a sample: no fault that is proved
         {"input": lambda r, s: alike(r, s) if s % 5 else apart(r, s), "loss": alike},  # small data repeat at times
         {"input": lambda r, s: alike(r, s // 8), "loss": alike},
     ],

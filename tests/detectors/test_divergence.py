@@ -116,6 +116,13 @@ def test_a_single_plain_parameter_that_changes_later_is_named() -> None:
     assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.parameter", (2,), "changed")
 
 
+def test_weights_that_never_were_equal_and_get_equal_gradients_were_never_made_equal() -> None:
+    """As where gradients are reduced by hand, and each rank builds its model from a seed of its own."""
+    found = training({PLAIN: own, replace(PLAIN, kind="gradient"): same}).finds()
+    assert (found.kind, found.severity, found.causes[0].key) == ("divergence.parameter", Severity.WARNING, "never")
+    assert not training({PLAIN: own, replace(PLAIN, kind="gradient"): own}).find()
+
+
 def test_a_frozen_model_that_differs_from_the_start_was_never_made_equal() -> None:
     found = training({FROZEN: lambda rank, step: int(rank == 0), DDP: same}).finds()
     assert (found.kind, found.severity, found.ranks) == ("divergence.frozen", Severity.WARNING, (0,))

@@ -342,10 +342,32 @@ def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> 
     assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
 
 
+@pytest.mark.parametrize(("beside", "severity"), [(1, "warning"), (0, "info")])
+def test_a_few_in_front_of_all_others_may_be_meant_to_rest_unless_their_module_trains(
+    beside: int, severity: str
+) -> None:
+    made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[0] * 5, unowned_beside=[beside] * 5)
+    made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.pos, Net.stem.weight")
+    assert [(f.causes[0].key, f.severity.value) for f in found(made)] == [("forgotten", severity)]
+
+
+def test_weights_at_a_rate_of_0_are_no_dead_ones_of_their_own() -> None:
+    made = counts()
+    for name, update in (("Net.a.weight", 0.0), ("Net.b.weight", 0.1)):
+        norms(made, name, [0.5] * 10)
+        signals(made.state, 0, f"update_norm/{name}", range(2, 40, 4), [update] * 10)
+    tensors = {TensorInfo(n, shape=(4, 4), dtype="float32"): same for n in ("Net.a.weight", "Net.b.weight")}
+    made.state.tensors.apply(ledgers(tensors, (0,), (0,)), 1)
+    assert [f.kind for f in found(made)] == ["training.dead_parameters"]
+    signals(made.state, 0, "lr/0", range(1, 40), [0.0] * 39)
+    assert [f.kind for f in found(made)] == ["training.lr_fault"]
+
+
 @pytest.mark.parametrize(
     "what",
     [
         {"unowned": [0, 8, 8, 8, 8], "unowned_behind": [0] * 5},  # the head alone is trained
+        {"unowned": [0, 3, 0, 3, 3], "unowned_behind": [0] * 5},
         {
             "unowned": [0, 8, 8, 8, 8],
             "unowned_behind": [4] * 5,

@@ -198,3 +198,13 @@ def test_a_loss_that_rises_while_more_is_right_is_worth_knowing_at_most(accuracy
 ])  # fmt: skip
 def test_validation_that_falls_settles_or_is_noisy_is_healthy(values: list[float]) -> None:
     assert evaluated(values).kinds() == []
+
+
+def test_shares_of_what_is_clamped_are_known_by_what_is_named_in_front_of_them() -> None:
+    assert Learning(logged(logvar_clamp_frac=np.full(40, 0.98))).kinds() == [("clamp_boundary", "warning")]
+    assert Learning(logged(logvar_clamp_frac=np.full(40, 0.5))).kinds() == []
+
+
+def test_ratios_that_are_nearly_all_clipped_have_no_gradient() -> None:
+    assert Learning(logged(clip_fraction=around(0.92, 0.02, 60))).kinds() == [("clamp_boundary", "warning")]
+    assert Learning(logged(clip_fraction=around(0.3, 0.05, 60))).kinds() == []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.detectors.learning import Floats, Learning, Scalars, Values, around, logged, rng
+from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged, rng
 
 
 def steps(before: Values, *after: Values) -> Floats:
@@ -171,3 +171,17 @@ def test_a_kl_printed_as_0_is_one_where_it_was_printed_finely_and_the_policy_mus
 
 def test_no_gradients_no_verdict_on_the_kl() -> None:
     assert Learning({"grad_norm": np.zeros(40), **logged(kl=np.zeros(40), reward=np.ones(40))}).kinds() == []
+
+
+def test_of_several_modes_one_is_left() -> None:
+    modes = [1.0] * 5 + [3.0] * 10 + [6.0] * 20 + [1.0] * 15
+    assert ("mode_collapse", "warning") in Learning(logged(modes_covered=modes)).kinds()
+    assert Learning(logged(modes_covered=[1.0] * 5 + [2.0] * 10 + [1.0] * 30)).kinds() == []
+
+
+def test_a_code_that_tells_nothing_of_its_input_has_collapsed() -> None:
+    recon = around(1.5, 0.05, 200)
+    gone = np.concatenate([falling(80, 2.0, 0.001, over=12.0), around(0.0008, 0.0001, 120)])
+    assert Learning(logged(kl=gone, recon_loss=recon)).kinds() == [("kl_zero", "warning")]
+    assert Learning(logged(kl=around(0.3, 0.05, 200), recon_loss=recon)).kinds() == []
+    assert Learning(logged(approx_kl=gone)).kinds() == []  # of a policy it is small by design

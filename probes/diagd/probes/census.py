@@ -87,6 +87,7 @@ def _count(owned: set[int], step: int) -> None:
     _say("zero_gradient", zero, step)
     _say("unowned", _unmoved(unowned), step)
     _number("unowned_behind", _behind(unowned, owned, held), step)
+    _number("unowned_beside", _beside(unowned, mine), step)
     _number("elements_without_gradient", _share(silent, mine), step)
     _number("strangers", len(strangers), step)
     _number("strangers_idle", idle, step)
@@ -122,6 +123,12 @@ def _behind(unowned: list[tuple[Parameter, Any]], owned: set[int], held: list[tu
             first.setdefault(one.model, place)
     places = {id(p): place for place, (_, p) in enumerate(held)}
     return sum(one.model in first and places[id(p)] > first[one.model] for one, p in unowned)
+
+
+def _beside(unowned: list[tuple[Parameter, Any]], mine: list[tuple[Parameter, Any]]) -> int:
+    """How many of them are in a module of which other parameters are owned: nobody means to train a half of one."""
+    modules = {id(one.module()) for one, _ in mine}
+    return sum(id(one.module()) in modules for one, _ in unowned)
 
 
 def _unmoved(unowned: list[tuple[Parameter, Any]]) -> list[Parameter]:

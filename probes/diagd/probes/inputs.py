@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import compiling, cost, fingerprint, host_randomness, randomness, turns
+from diagd.probes import compiling, cost, fingerprint, host_randomness, placement, randomness, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
@@ -158,11 +158,8 @@ def _ranks(wrapper: Any) -> tuple[str, list[int]] | None:
     distributed = sys.modules["torch.distributed"]
     kind = type(wrapper).__name__
     if kind == "FSDPState":
-        # The outermost module may have no parameters of its own: then those below it tell, from its second call on.
-        below = getattr(getattr(wrapper, "_state_ctx", None), "all_states", ())
-        groups = [group for state in (wrapper, *below) for group in getattr(state, "_fsdp_param_groups", ())]
-        mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None) if groups else None
-        return ("fsdp2", mesh.mesh.flatten().tolist()) if mesh is not None else None
+        ranks = placement.fully_sharded_over(wrapper)
+        return ("fsdp2", ranks) if ranks else None
     group = getattr(wrapper, "process_group", None) or getattr(wrapper, "data_parallel_group", None)
     if group is None:
         return None

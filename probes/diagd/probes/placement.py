@@ -38,7 +38,20 @@ def wrapped_by(module: Any, before: Wrapped) -> Wrapped:
         return _ddp(module)
     if _is(module, "torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"):
         return _fsdp(module)
+    if _is(module, "torch.distributed.fsdp", "FSDPModule") and (ranks := fully_sharded_over(module._get_fsdp_state())):
+        return before._replace(buffers=_among("fsdp2", ranks))
     return before
+
+
+def fully_sharded_over(state: Any) -> list[int]:
+    """The ranks over which `fully_shard` has split the module of this state; empty where that is not known yet.
+
+    The outermost module may have no parameters of its own: then those below it tell, from its second call on.
+    """
+    below = getattr(getattr(state, "_state_ctx", None), "all_states", ())
+    groups = [group for one in (state, *below) for group in getattr(one, "_fsdp_param_groups", ())]
+    mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None) if groups else None
+    return mesh.mesh.flatten().tolist() if mesh is not None else []
 
 
 def of_dtensor(tensor: Any) -> Placement:
@@ -76,7 +89,8 @@ def _fsdp(module: Any) -> Wrapped:
     else:
         parameters = Placement(text, local=True)
     ignored = getattr(module, "_ignored_params", None) or ()
-    return Wrapped(parameters, PLAIN, frozenset(id(parameter) for parameter in ignored))
+    buffers = _among(text, _ranks(module.process_group))  # it leaves them to each rank
+    return Wrapped(parameters, buffers, frozenset(id(parameter) for parameter in ignored))
 
 
 def _among(text: str, ranks: list[int]) -> Placement:

@@ -1,4 +1,4 @@
-"""What memory a rank and its data workers hold, and what is left for them, look after look."""
+"""What memory a rank, its data workers and its other children hold, and what is left for them, look after look."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ class MemoryMeter:
 
     At each look: `memory/rss`; `memory/worker_rss` (anonymous, all living data workers together), `memory/workers`
     (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers:
-    another one, and they were started anew), where there are some; `memory/at_s`, the time of it.
+    another one, and they were started anew), where there are some; the same of all its other children as
+    `memory/child_rss`, `memory/child_count` and `memory/child_first`; `memory/at_s`, the time of it.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`, `memory/fds`,
     `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
@@ -50,6 +51,7 @@ class MemoryMeter:
         self._often_s = now_s
         workers = self._data_workers(meter)
         found = {"at_s": now_s, "rss": float(stat.rss_bytes), **self._of_workers(workers)}
+        found |= self._of_others([pid for pid in meter.living_children() if pid not in workers])
         if now_s - self._seldom_s >= SELDOM_S:
             self._seldom_s = now_s
             found |= self._room() | _shm(self._proc.root / str(self._pid) / "root/dev/shm")
@@ -81,6 +83,14 @@ class MemoryMeter:
             return {"workers": 0.0} if had else {}
         self._had_workers = True
         return {"worker_rss": float(sum(sizes)), "workers": float(len(sizes)), "worker_first": float(min(workers))}
+
+    def _of_others(self, children: list[int]) -> dict[str, float]:
+        sizes = {pid: size for pid in children if (size := anonymous_bytes(self._proc, pid)) is not None}
+        if not sizes:
+            return {}
+        return {
+            "child_rss": float(sum(sizes.values())), "child_count": float(len(sizes)), "child_first": float(min(sizes))
+        }  # fmt: skip
 
     def _room(self) -> dict[str, float]:
         return {name: float(value) for name, value in room(self._proc, self._folders)._asdict().items()}

@@ -45,7 +45,14 @@ def _together(state: JobState) -> list[tuple[int, ...]]:
         owned = all(info.owned for info in entry.infos.values())
         if owned and entry.agreement.last_equal != NONE and (entry.peers or _is_reduced(state, entry)):
             sets.add(tuple(sorted(rank for alike in entry.agreement.classes for rank in alike)))
-    return sorted(sets)
+    return sorted(sets | _updating_for_each_other(state))
+
+
+def _updating_for_each_other(state: JobState) -> set[tuple[int, ...]]:
+    """Replicas of which each keeps the optimizer's state of a part, and updates that for all: they stay equal."""
+    entries = state.tensors.entries
+    parts = {e.name.rpartition(".")[0] for e in entries if e.kind == "state" and 0 < len(e.infos) < len(e.peers)}
+    return {e.peers for e in entries if e.kind == "parameter" and e.name in parts}
 
 
 def _is_reduced(state: JobState, weight: Entry) -> bool:
@@ -68,16 +75,25 @@ def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:
     odd, tie = minority(sorted(classes.values(), key=lambda alike: (-len(alike), alike)))
     if not odd:
         return None
-    text = _steps_text(found, odd, tie)
+    # Who has stepped shows in the weights first: the collectives tell it only once several steps are between them.
+    since = min([found.since, *_parted_at(state, ranks, found.equal_until)])
+    text = _steps_text(found, odd, tie, since)
     when = f"side by side until step {found.equal_until}" if found.equal_until else "apart from the first steps on"
     said = f"collectives of all ranks by each step: {when}; about {found.per_step:.3g} in a step"
     cause = Cause("steps", "some ranks have made optimizer steps that the others have not, or left some out", 0.9,
                   Basis.OBSERVATION, (Evidence(said, "probe", odd[0], found.since),))  # fmt: skip
-    finding = _finding("divergence.step", odd, text, cause, ("optimizer.step",), found.since)
-    return Told(finding, ranks, found.equal_until + 1)
+    finding = _finding("divergence.step", odd, text, cause, ("optimizer.step",), since)
+    return Told(finding, ranks, min(found.equal_until + 1, since))
 
 
-def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool) -> str:
+def _parted_at(state: JobState, ranks: tuple[int, ...], until: int) -> list[int]:
+    """The steps up to `until` at which trained weights that were equal on these ranks were first found to differ."""
+    weights = [e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks)]
+    parted = (seen for seen in weights if seen.unequal and 0 < seen.last_equal < seen.first_unequal)
+    return [seen.first_unequal for seen in parted if seen.first_unequal <= until]
+
+
+def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> str:
     if tie:
         least = min(found.steps.values())
         counts = ", ".join(f"rank {rank} {steps - least:+d}" for rank, steps in found.steps.items())
@@ -88,7 +104,7 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool) -> str:
         by = found.steps[odd[0]]
         text = f"{words.ranks_text(odd)} {words.verb(odd, 'has', 'have')} made {abs(by)} optimizer steps"
         text += f" {'more' if by > 0 else 'fewer'} than the others"
-    return f"{text}, since about step {found.since}. The run goes on, with weights that are of different steps"
+    return f"{text}, since about step {since}. The run goes on, with weights that are of different steps"
 
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:

@@ -23,6 +23,8 @@ def same_data(scene: Scene) -> Iterator[Finding]:
     for replicas in replicas_of(scene.state):
         found = _same_batch(scene.state, replicas)
         drawn = (same_numbers(scene.state, replicas), *same_host_numbers(scene.state, replicas))
+        if found is None and not any(drawn):
+            yield from _same_batch_of_some(scene.state, replicas)
         known = [one for one in ((found,) if found is not None else drawn) if one is not None]
         if known:
             yield min(known, key=lambda one: one.severity.order)
@@ -94,6 +96,25 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
         names=("batch", "sampler") if loaded is not None else ("batch",), step=since, sure=True, goes_on=True,
         key=f"batch:{ranks[0]}",
     )  # fmt: skip
+
+
+def _same_batch_of_some(state: JobState, replicas: Replicas) -> Iterator[Finding]:
+    """The same among some of the replicas: proved by their losses, and where nothing says that they share a sample."""
+    name = "data/input" if state.signals.ranks("data/input") else "data/loaded"
+    seen = side_by_side(state, replicas.ranks, name) if len(replicas.ranks) > 2 and replicas.wrapper else None
+    if seen is None or len(seen.steps) < SEEN:
+        return
+    newest: dict[bytes, list[int]] = {}
+    for rank, values in zip(replicas.ranks, seen.values, strict=True):
+        newest.setdefault(values[-SEEN:].tobytes(), []).append(rank)
+    for ranks in newest.values():
+        mine = set(ranks)
+        groups = (set(group.ranks) for rank in ranks for group in state.detail(rank).groups)
+        if not 1 < len(ranks) < len(replicas.ranks) or any(1 < len(mine & group) == len(group) for group in groups):
+            continue
+        found = _same_batch(state, replicas._replace(ranks=tuple(ranks)))
+        if found is not None and _losses(state, tuple(ranks), seen.steps[-SEEN:]):
+            yield found
 
 
 def _times_alike(seen: SideBySide | None) -> int:

@@ -6,7 +6,7 @@ from diagd.daemon.detectors.growth import Growth
 from diagd.daemon.detectors.holding import KEPT, Holder, Loader
 from diagd.daemon.state.model import Frame
 
-RSS, WORKER_RSS = "rss", "worker rss"
+RSS, WORKER_RSS, CHILD_RSS = "rss", "worker rss", "child rss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Grows:
     """One thing that grows on one rank."""
 
     rank: int
-    what: str  # RSS or WORKER_RSS
+    what: str  # RSS, WORKER_RSS or CHILD_RSS
     growth: Growth
     why: str  # graph, kept, alone, epoch, long; empty: not known to be a leak
     ends: bool  # a cache or a buffer by the script's text

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from diagd.daemon.detectors import memory_words, words
 from diagd.daemon.detectors.finding import Finding, Location, Severity
-from diagd.daemon.detectors.grows import RSS, WORKER_RSS, Grows
+from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.growth import Growth, growth
 from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, Holder, Loader, holder, loader
 from diagd.daemon.detectors.memory import (
@@ -20,7 +20,7 @@ from diagd.daemon.detectors.memory import (
 from diagd.daemon.state.job import JobState
 
 KIND = "memory.host_leak"
-FLOOR, WORKERS = "memory/floor", "memory/worker_rss"
+FLOOR, WORKERS, CHILDREN = "memory/floor", "memory/worker_rss", "memory/child_rss"
 VIRTUAL = "memory/virtual"
 # For how many steps it must have grown, by what else is known; without it a cache that fills looks just the same.
 GRAPH_STEPS = 30  # each step's graph is kept: no cache does that
@@ -48,12 +48,17 @@ def growing(state: JobState) -> list[Grows]:
         found = worth(growth(steps, values, LEAST_BYTES))
         if found is not None:
             grows.append(_workers(state, rank, found))
+    for rank in state.signals.ranks(CHILDREN):
+        steps, values = since_change(state, rank, CHILDREN, ("memory/child_first", "memory/child_count"))
+        found = worth(growth(steps, values, LEAST_BYTES))
+        if found is not None:
+            grows.append(Grows(rank, CHILD_RSS, found, _why_by_length(found, None), ends=False))
     return grows  # also of ranks that have ended: it may be why, and others may still be ending
 
 
 def host_leaks(state: JobState, grows: list[Grows]) -> Iterator[Finding]:
     """One finding for what ranks leak, and one for what their data workers do: ranks that grow alike are one fault."""
-    for what in (RSS, WORKER_RSS):
+    for what in (RSS, WORKER_RSS, CHILD_RSS):
         mine = [one for one in grows if one.what == what]
         alike = _alike([one for one in mine if one.why], mine) or [
             one for one in mine if not one.ends and _worth_knowing(one)

@@ -15,6 +15,7 @@ LITTLE_PART = 0.1  # of it is free
 LITTLE_BYTES = 256 * MIB
 FEW_INODES = 1000
 LONG_STEPS = 300
+INFO_STEPS, INFO_BYTES = 100, 128 * MIB  # a cache in it that is still being filled looks the same
 KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
 TWICE = 2  # samples, 5 s apart
 
@@ -59,7 +60,8 @@ def _fills(state: JobState, rank: int) -> Finding | None:
         return None
     ahead, held = forecast(state, rank, found, free), holder(state, rank)
     kept = held is not None and held.only_grows and found.steps >= KEPT_STEPS
-    if found.steps < LONG_STEPS and not ahead.near and not kept:
+    known = found.steps >= LONG_STEPS or ahead.near or kept
+    if not known and (found.steps < INFO_STEPS or found.grown < INFO_BYTES):
         return None
     summary = f"shared memory fills by {size_text(found.slope)} a step since step {found.since}"
     summary += f"; /dev/shm is full {ahead.text}"
@@ -69,7 +71,7 @@ def _fills(state: JobState, rank: int) -> Finding | None:
     )  # fmt: skip
     if held is not None and kept:
         summary += f"; what comes from the workers is kept in {held.what}"
-    severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach else Severity.INFO
+    severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach and known else Severity.INFO
     return _finding(rank, summary, cause, found.since, severity, held if kept else None)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence
-from diagd.daemon.detectors.grows import RSS, WORKER_RSS, Grows
+from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT
 from diagd.daemon.detectors.memory import Forecast, size_text
 from diagd.daemon.state.model import Frame
@@ -15,6 +15,8 @@ def names(one: Grows) -> tuple[str, ...]:
     if one.what == WORKER_RSS:
         data = (one.loader.dataset, *(path for path, _, _ in one.filled)) if one.loader else ()
         return (WORKER_RSS, "DataLoader worker", *data)[:20]
+    if one.what == CHILD_RSS:
+        return (CHILD_RSS, "child process")
     return (RSS, one.holder.path) if one.holder is not None else (RSS,)
 
 
@@ -24,6 +26,8 @@ def summary(ranks: tuple[int, ...], one: Grows, ahead: Forecast | None) -> str:
     what = f"{words.ranks_text(ranks)} {words.verb(ranks, 'grows', 'grow')}"
     if one.what == WORKER_RSS:
         what = f"the data workers of {words.ranks_text(ranks)} grow"
+    if one.what == CHILD_RSS:
+        what = f"the child processes of {words.ranks_text(ranks)} grow"
     text = f"{what} by {size_text(found.slope)} a step since step {found.since}, {size_text(found.grown)} so far"
     text += _in_what(one)
     if not one.why:
@@ -44,6 +48,7 @@ def _in_what(one: Grows) -> str:
     return f", in {one.holder.what}{graph}"
 
 
+_WHOSE = {WORKER_RSS: "its data workers together", CHILD_RSS: "its other child processes together"}
 _WHY = {
     "graph": "tensors that still have their graph are kept from step to step, and with each of them all activations"
     " that its backward pass would need",
@@ -64,10 +69,10 @@ def cause(one: Grows, ahead: Forecast | None) -> Cause:
 
 
 def _evidence(one: Grows, ahead: Forecast | None) -> Iterator[Evidence]:
-    found, whose = one.growth, "its data workers together" if one.what == WORKER_RSS else "it"
+    found, whose = one.growth, _WHOSE.get(one.what, "it")
     yield Evidence(
         f"{whose} held {size_text(found.before)} at step {found.since} and {size_text(found.now)} at step {found.until}"
-        f" (anonymous memory{'' if one.what == WORKER_RSS else ' after the step'}; {size_text(found.slow)} to"
+        f" (anonymous memory{'' if one.what in _WHOSE else ' after the step'}; {size_text(found.slow)} to"
         f" {size_text(found.fast)} a step)",
         "kernel", one.rank, found.until,
     )  # fmt: skip

@@ -200,11 +200,12 @@ def _how(entry: Entry, declared: bool) -> How:
 def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
     """Whether a trained tensor that nothing declares replicated should be so all the same.
 
-    One that differed from the start is a shard, an expert or a stage, for all that is known.
+    One that differed from the start is a shard, an expert or a stage, for all that is known; but not where the ranks
+    make the same updates of it, as after a reduction by hand.
     """
-    if how is How.NEVER:
-        return False
     siblings = models[model_of(entry)]
+    if how is How.NEVER:
+        return _is_updated_alike(siblings)
     if how is How.CHANGED:
         return _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
     if not all(communicates(state, rank) for rank in entry.infos):
@@ -213,6 +214,13 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
         state, entry.infos
     )
+
+
+def _is_updated_alike(model: list[Entry]) -> bool:
+    """Whether the gradients of most of the model's parameters were equal on all ranks whenever they were compared."""
+    gradients = [entry.agreement for entry in model if entry.kind == "gradient"]
+    alike = [seen for seen in gradients if seen.times >= SEEN_TWICE and not seen.parts]
+    return bool(alike) and len(alike) > len(gradients) / 2
 
 
 def communicates(state: JobState, rank: int) -> bool:

@@ -162,6 +162,8 @@ def _candidates(words: list[str]) -> Iterable[list[str]]:
 
 def _by_shape(words: list[str], held_out: bool) -> tuple[str | None, str]:
     """What a name that the table does not hold is, by the words in it."""
+    if len(words) > 2 and _TABLE.get(" ".join(words[-2:])) == "clamp_share":
+        return "clamp_share", ""  # of what is named in front of it
     if NO_QUANTITY & set(words) or not words:
         return None, ""
     if "lr" in words or _follow(words, "learning", "rate"):

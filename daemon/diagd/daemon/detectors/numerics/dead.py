@@ -7,6 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.rates import highest
 from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
@@ -16,6 +17,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 COUNTS = 2  # in a row that must show the same
 LATER = 4  # and where a first stretch of training may well look so
 SHARE = 0.25  # of the elements, or the parameters, that are meant to train: less may be a branch that is not used
+FEW = 1 / 3  # of those that an optimizer owns
 MANY = 0.5  # of the parameters, however small they are
 MOVED_SAMPLES = 4
 STILL_SHARE = 0.25
@@ -115,10 +117,16 @@ def replaced(counts: Counts) -> Dead | None:
 
 
 def forgotten(counts: Counts) -> Dead | None:
-    """Parameters with gradients that are in no optimizer, behind others that are."""
+    """Parameters with gradients that are in no optimizer, behind others that are, or in one module with them.
+
+    In front of all others they may be left as they are on purpose, where they are few that is worth knowing.
+    """
     unowned, behind = counts.always("unowned", COUNTS + 1), counts.always("unowned_behind", COUNTS + 1)
     fed = min((a - b for a, b in zip(counts.last("strangers"), counts.last("strangers_idle"), strict=False)), default=0)
-    if not unowned or not behind or fed:  # its own copies with gradients: master weights
+    if not unowned or fed:  # its own copies with gradients: master weights
+        return None
+    sure = behind or counts.always("unowned_beside", COUNTS + 1)
+    if not sure and unowned > FEW * counts.last("owned")[-1]:
         return None
     names = counts.names("unowned")
     text = (
@@ -126,7 +134,8 @@ def forgotten(counts: Counts) -> Dead | None:
         f" rest of the model trains"
     )
     return Dead(
-        "forgotten", Severity.WARNING, text, "the optimizer was not given all parameters that are to train",
+        "forgotten", Severity.WARNING if sure else Severity.INFO, text,
+        "the optimizer was not given all parameters that are to train",
         names, counts.since("unowned"), 0.85,
         (f"{unowned:.0f} parameters with a gradient in no optimizer, unchanged between counts: {', '.join(names)}",),
     )  # fmt: skip
@@ -215,6 +224,9 @@ def unmoved(counts: Counts) -> Dead | None:
     """Matrices that have gradients and that no step changes, in a precision that could show it."""
     if counts.rank not in counts.scene.state.signals.ranks("parameters/owned")[:SOME]:
         return None
+    rates = highest(counts.scene.state, counts.rank).values
+    if len(rates) and not rates[-1]:
+        return None  # that is said of the rates
     all_ = [w for w in weights(counts.scene.state, counts.rank) if w.is_matrix]
     still = [
         w for w in all_

@@ -13,6 +13,12 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 LASTS = 30  # samples
 AT = 0.95  # of the limit
 SHARE = 0.9  # of the vectors at it
+CLIPPED = 0.75  # of the ratios: healthy runs clip a tenth to a third of them (arXiv:2005.12729)
+SHARES = (
+    ("clamp_share", SHARE, "nearly all that is clamped lies at its limit"),
+    ("clip_fraction", CLIPPED, "most ratios lie outside of the range that they are clipped to, where there is no"
+     " gradient: old and new log-probabilities are not of the same actions, or a step goes too far"),
+)  # fmt: skip
 SAME = 1e-5  # of the value: no norm that still moves is so constant
 RISEN = 0.8  # of the limit: from below it the norm came
 
@@ -27,11 +33,12 @@ def clamps(scene: Scene) -> Iterator[Finding]:
         if found is not None:
             yield found
             return
-    for metric in run.metrics("clamp_share"):
-        if metric.curve.values.max() <= 1 and lasting(metric.curve.values >= SHARE) >= LASTS:
-            text = f"{metric.name} is {figure(metric.curve.values[-1])}: nearly all that is clamped lies at its limit"
-            yield _finding(run, metric, text, Severity.WARNING, Basis.OBSERVATION)
-            return
+    for wanted, share, said in SHARES:
+        for metric in run.metrics(wanted):
+            if metric.curve.values.max() <= 1 and lasting(metric.curve.values >= share) >= LASTS:
+                text = f"{metric.name} is {figure(metric.curve.values[-1])}: {said}"
+                yield _finding(run, metric, text, Severity.WARNING, Basis.OBSERVATION)
+                return
 
 
 def _belongs(limit: Metric, metric: Metric) -> bool:

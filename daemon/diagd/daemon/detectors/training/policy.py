@@ -23,6 +23,7 @@ GONE = 0.02  # of the highest entropy (or of ln V, where the run began untrained
 LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
 RISEN = 3.0  # times the lowest, for a run that began with a trained model
 ONE = 0.1  # of the variety that there was
+COUNTED = 3  # modes, or words: of so many one is left
 SHARE = 0.9  # of one token, or of repetition
 FALLEN = 0.3  # of what the reward had gained
 _VARIETY = frozenset({"diversity", "coverage", "modes"})
@@ -81,7 +82,8 @@ def _collapsed(metric: Metric) -> str:
         return ""
     smooth = rolling_median(values, WIDTH)
     most = float(smooth.max()) if len(smooth) else 0.0
-    if most <= 0 or not (recent <= max(ONE * most, 1.0 if most >= 10 else 0.0)).all():
+    counted = most >= COUNTED and bool((values == np.round(values)).all())
+    if most <= 0 or not (recent <= max(ONE * most, 1.0 if counted or most >= 10 else 0.0)).all():
         return ""
     return f"{metric.name} is {figure(recent[-1])}, and was {figure(most)}"
 
