@@ -40,10 +40,21 @@ def test_a_list_that_is_only_appended_to_is_kept_with_the_place_where_it_grows()
         "del self.losses[0]",
         "self.losses.pop(0)",
         "del self.losses",
+        "self.losses, self.targets = [], []",
+        "old, self.losses = self.losses, []",
+        "self.__init__()",
     ],
 )
 def test_one_that_is_emptied_or_trimmed_anywhere_is_a_buffer(line: str) -> None:
     assert read(KEEPS + f"\n    def end(self):\n        {line}\n", "hist.losses").verdict == "emptied"
+
+
+def test_one_whose_owner_is_made_anew_on_the_way_to_it_is_a_buffer() -> None:
+    assert read(KEEPS, "trainer.hist.losses").verdict == "kept"
+    made = "\nclass Trainer:\n    def __init__(self):\n        self.hist = History()\n"
+    assert read(KEEPS + made, "trainer.hist.losses").verdict == "kept"
+    anew = made + "\n    def begin_epoch(self):\n        self.hist = History()\n"
+    assert read(KEEPS + anew, "trainer.hist.losses").verdict == "emptied"
 
 
 def test_one_that_is_handed_to_something_else_may_be_emptied_there() -> None:

@@ -1,6 +1,7 @@
 """Reads one Python file for where a container of a given name is filled, emptied, looked up or handed on."""
 
 import ast
+import re
 from typing import NamedTuple
 
 GROWS = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault"})
@@ -35,6 +36,7 @@ class Reader(ast.NodeVisitor):
         self._bare = not any(mark in path for mark in ".[")
         self._name = _last(path)
         self._outer = _last(path.rpartition("[")[0]) if path.endswith("]") else ""
+        self._between = set(re.findall(r"\w+", path.partition(".")[2])) - {self._name}  # what leads from the root to it
         self._root = path.partition(".")[0].partition("[")[0]
         self._in_function = in_function if self._bare else ""
         self._functions: list[str] = []
@@ -65,6 +67,9 @@ class Reader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         """`x.append(…)`, `x.clear()`, `f(x)`."""
         function = node.func
+        if isinstance(function, ast.Attribute) and function.attr == "__init__" and isinstance(function.value, ast.Name):
+            of_a_base = bool(node.args) and _name_of(node.args[0]) == "self"
+            self.empties |= not self._bare and not of_a_base  # its owner may be made anew in place
         if isinstance(function, ast.Attribute) and self._is(function.value):
             self.asked |= function.attr in _ASKS
             self.empties |= function.attr in _EMPTIES
@@ -111,34 +116,37 @@ class Reader(ast.NodeVisitor):
 
     def _assigned(self, target: ast.expr, value: ast.expr, node: ast.AST) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            for part in target.elts:
-                self._assigned(part, value, node)
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            alike = len(values) == len(target.elts) and not any(isinstance(v, ast.Starred) for v in values)
+            for part, given in zip(target.elts, values if alike else [value] * len(target.elts), strict=True):
+                self._assigned(part, given, node)
         elif isinstance(target, ast.Subscript) and self._is(target.value):
             if isinstance(target.slice, ast.Slice):
                 self.empties = True
             else:
                 self._grow(node)
         elif self._is(target):
-            self._renewed(value, node)
+            self._renewed(target, value, node)
+        elif isinstance(target, ast.Attribute) and target.attr in self._between:
+            self.empties |= self._is_after_making()
         elif not self._bare and isinstance(target, ast.Name) and target.id == self._root and self._loops:
             self._root_in_loop = True
 
-    def _renewed(self, value: ast.expr, node: ast.AST) -> None:
+    def _renewed(self, target: ast.expr, value: ast.expr, node: ast.AST) -> None:
         """The name gets another value: an older one with more, a part of the older one, or a new one."""
         made_of_it = isinstance(value, ast.Call) and any(self._is(argument) for argument in value.args[:1])
         if (isinstance(value, ast.Subscript) and self._is(value.value)) or (made_of_it and _called(value) in _PACKS):
             self.empties = True
         elif any(self._is(part) for part in ast.walk(value) if isinstance(part, ast.expr)):
             self._grow(node)
-        elif isinstance(self._target_of_attribute(node), ast.Attribute):
-            self.empties |= not self._functions or self._functions[-1] not in ("__init__", "__post_init__", "__new__")
+        elif isinstance(target, ast.Attribute):
+            self.empties |= self._is_after_making()
         else:
             self._renewed_in.append((self._functions[-1] if self._functions else "", tuple(self._loops)))
 
-    @staticmethod
-    def _target_of_attribute(node: ast.AST) -> ast.expr | None:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        return target if isinstance(target, ast.expr) else None
+    def _is_after_making(self) -> bool:
+        """Whether this is no part of how its owner is made."""
+        return not self._functions or self._functions[-1] not in ("__init__", "__post_init__", "__new__")
 
     def _grow(self, node: ast.AST) -> None:
         functions = [name for name in self._functions if name]

@@ -11,6 +11,7 @@ from diagd.daemon.state.tensors import TensorInfo
 
 MOST = 0.7  # of the trained parameters
 LEAST = 100_000  # parameters: below it there is nothing to spread
+DENSE, SEVERAL = 0.9, 4  # of the trained parameters, in one of so many matrices
 STEPS = 3  # all models are there by then
 TABLES = 8  # more of them are features with a table each, which is how such models are made
 _EMBEDDING = frozenset({
@@ -30,6 +31,8 @@ def parameter_share(scene: Scene) -> Iterator[Finding]:
         held = sum(prod(info.shape) for info in tables)
         if whole >= LEAST and held > MOST * whole and len(tables) <= TABLES:
             yield _finding(ranks, model, tables, held, whole, scene.step(ranks) or 0)
+        elif whole >= LEAST and (one := _dense(tensors, whole)) is not None:
+            yield _dense_finding(ranks, model, one, whole, scene.step(ranks) or 0)
 
 
 def _models(scene: Scene, rank: int) -> dict[str, list[TensorInfo]]:
@@ -47,6 +50,28 @@ def _is_table(info: TensorInfo) -> bool:
     holder = path[-2:] if path[-1] == "weight" else path[-1:]
     wide = len(info.shape) == 2 and info.shape[0] > 4 * info.shape[1]
     return wide and any(_EMBEDDING & set(words_of(part)) for part in holder)
+
+
+def _dense(tensors: list[TensorInfo], whole: int) -> TensorInfo | None:
+    """The one matrix of several that holds nearly all; no table."""
+    matrices = [info for info in tensors if len(info.shape) > 1]
+    largest = max(matrices, key=lambda info: prod(info.shape), default=None)
+    if largest is None or len(matrices) < SEVERAL or _is_table(largest):
+        return None
+    return largest if len(largest.shape) == 2 and prod(largest.shape) > DENSE * whole else None
+
+
+def _dense_finding(ranks: tuple[int, ...], model: str, one: TensorInfo, whole: int, step: int) -> Finding:
+    held = prod(one.shape)
+    text = (
+        f"{one.name} {list(one.shape)} alone holds {held / whole:.0%} of the {whole:,} parameters that are trained, as"
+        " a dense layer on a flattened map does"
+    )
+    why = cause("dense", "a dense layer connects everything with everything where the rest of the model is small", 0.7,
+                seen(f"{held:,} of {whole:,} parameters of {model}", ranks[0], source="ledger"),
+                basis=Basis.RESEARCH)  # fmt: skip
+    return finding("training.parameter_share", Severity.INFO, ranks, text, why, names=(one.name, "dense"), step=step,
+                   key=model)  # fmt: skip
 
 
 def _finding(ranks: tuple[int, ...], model: str, tables: list[TensorInfo], held: int, whole: int, step: int) -> Finding:
