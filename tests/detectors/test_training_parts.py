@@ -156,6 +156,14 @@ def test_a_table_that_is_most_of_the_model_is_worth_knowing() -> None:
     assert "79%" in found.summary
 
 
+def test_one_dense_layer_that_is_nearly_all_of_a_model_is_worth_knowing() -> None:
+    convs = [TensorInfo(f"Net.conv{n}.weight", shape=(16, 16, 3, 3)) for n in range(3)]
+    (found,) = share(*convs, TensorInfo("Net.fc.weight", shape=(512, 4096)))
+    assert (found.severity, found.names[0], found.causes[0].key) == ("info", "Net.fc.weight", "dense")
+    assert share(*convs[:2], TensorInfo("Net.fc.weight", shape=(512, 4096))) == []
+    assert share(*convs, *(TensorInfo(f"Net.fc{n}.weight", shape=(512, 4096)) for n in range(2))) == []
+
+
 @pytest.mark.parametrize("tensors", [
     (TABLE, TensorInfo("Net.blocks.weight", shape=(1000, 1000))),
     (TensorInfo("Net.embed_tokens.weight", shape=(6000, 64), trainable=False), TensorInfo("Net.lora", shape=(8, 64))),
