@@ -15,7 +15,7 @@ class Optimizer:
     """Holds parameters as torch's do."""
 
     def __init__(self, count: int, frozen: int = 0) -> None:
-        self.parameters = [SimpleNamespace(grad=None if n < frozen else gradient()) for n in range(count)]
+        self.parameters = [SimpleNamespace(grad=None if n < frozen else gradient(), _version=0) for n in range(count)]
         self.param_groups = [{"params": self.parameters}]
 
 
@@ -93,9 +93,18 @@ def test_where_there_are_some_the_step_after_it_tells(cleared: bool) -> None:
 LINE = ("/job/train.py", 31)
 
 
-def micro_steps(watch: Kept, optimizer: Optimizer, cleared: bool, sites: Sequence[Site] = (LINE, LINE)) -> float | None:
+def micro_steps(
+    watch: Kept,
+    optimizer: Optimizer,
+    cleared: bool,
+    sites: Sequence[Site] = (LINE, LINE),
+    perturbed: bool = False,
+    combined: bool = False,
+) -> float | None:
     """A step of some backward passes, with or without clearing before each."""
     for site in sites:
+        for parameter in optimizer.parameters if perturbed else ():
+            parameter._version += 1
         if cleared:
             for parameter in optimizer.parameters:
                 parameter.grad = None
@@ -103,6 +112,8 @@ def micro_steps(watch: Kept, optimizer: Optimizer, cleared: bool, sites: Sequenc
         for parameter in optimizer.parameters:
             parameter.grad = gradient() if parameter.grad is None else parameter.grad
         watch.after_backward()
+    for parameter in optimizer.parameters if combined else ():
+        parameter.grad = gradient()
     found = watch.discards()
     watch.after_step(optimizer, 9)
     return found
@@ -114,6 +125,14 @@ def test_gradients_that_are_cleared_before_a_step_has_used_them_were_for_nothing
     assert micro_steps(watch, optimizer, cleared=True) == 0.5
     assert micro_steps(watch, optimizer, cleared=False) == 0.0
     assert micro_steps(watch, optimizer, cleared=True, sites=(LINE,)) is None
+
+
+def test_gradients_that_perturb_the_weights_or_are_combined_from_copies_were_used() -> None:
+    """As sharpness-aware minimisation does, and what projects the gradients of several tasks."""
+    watch, optimizer = Kept(), Optimizer(20)
+    step(watch, optimizer, cleared=True)
+    assert micro_steps(watch, optimizer, cleared=True, perturbed=True) == 0.0
+    assert micro_steps(watch, optimizer, cleared=True, combined=True) == 0.0
 
 
 def test_other_lines_and_the_steps_of_other_optimizers_are_no_micro_batches() -> None:

@@ -3,11 +3,12 @@ untouched since.
 
 Of a few parameters, at the beginning of each backward pass: a gradient that is None, another tensor, or one that was
 written to since the step before or the last backward pass has been cleared, or is at least in the script's own hands.
-Gradients that one backward call has left, and that are gone when the same line calls it again, with no optimizer's step
-in between, were for nothing.
+Gradients that one backward call has left, and that are gone when the same line calls it again, were for nothing; but
+not where weights have changed in between (by an optimizer's step, or perturbed by them), nor where the step is not
+given what the last call left (but what was made of copies of all of them).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from diagd.probes.places import Place, places
 
@@ -22,6 +23,15 @@ class _Steps:
     count = 0
 
 
+class _Left(NamedTuple):
+    """A backward pass has left gradients."""
+
+    site: Site
+    steps: int  # that optimizers had made
+    weights: list[int]  # versions
+    gradients: list[int]  # ids
+
+
 class Kept:
     """Of one optimizer."""
 
@@ -31,7 +41,7 @@ class Kept:
         self._cleared = True
         self._passes = 0
         self._step = 0  # what the optimizer left in it is watched
-        self._left: tuple[Site, int] | None = None  # a pass has left gradients: whose, after how many steps
+        self._left: _Left | None = None  # by the last pass
         self._site: Site = ("", 0)
         self.discarded = 0.0  # the part of the passes whose gradients nobody has used, in this step so far
         self.unsure = False  # the next step has to be watched as well
@@ -59,7 +69,9 @@ class Kept:
         """
         self._passes += 1
         self._site = site
-        if self._left == (site, _Steps.count) and self._places and not _all_now(self._places):
+        left = self._left
+        unused = left is not None and left[:3] == (site, _Steps.count, _weights(self._places))
+        if unused and not _all_now(self._places):
             self.discarded += 1.0
         if self._passes == 1 and self._step and step > self._step + 1:
             self._cleared = len(_all_now(self._places)) < len(self._places)
@@ -71,14 +83,18 @@ class Kept:
 
     def after_backward(self) -> None:
         """What the pass has added is no clearing."""
-        whole = bool(self._places) and len(_all_now(self._places)) == len(self._places)
-        self._left = (self._site, _Steps.count) if whole else None
+        now = [number for _, number, _ in _all_now(self._places)]
+        whole = bool(now) and len(now) == len(self._places)
+        self._left = _Left(self._site, _Steps.count, _weights(self._places), now) if whole else None
         if not self._cleared:
             self._watched = _all_now([place for place, _, _ in self._watched])
 
     def discards(self) -> float | None:
         """The part of the step's backward passes whose gradients were cleared unused; None with one pass alone."""
-        return self.discarded / self._passes if self._passes > 1 else None
+        if self._passes < 2:
+            return None
+        given = [number for _, number, _ in _all_now(self._places)]
+        return self.discarded / self._passes if self._left is not None and given == self._left.gradients else 0.0
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
@@ -89,6 +105,10 @@ class Kept:
 
 def _all_now(some: list[Place]) -> list[tuple[Place, int, int]]:
     return [(place, *now) for place in some if (now := _now(place)) is not None]
+
+
+def _weights(some: list[Place]) -> list[int]:
+    return [held._version for place in some if (held := place.tensor()) is not None]
 
 
 def _now(place: Place) -> tuple[int, int] | None:
