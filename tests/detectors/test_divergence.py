@@ -121,6 +121,13 @@ def test_weights_that_never_were_equal_and_get_equal_gradients_were_never_made_e
     found = training({PLAIN: own, replace(PLAIN, kind="gradient"): same}).finds()
     assert (found.kind, found.severity, found.causes[0].key) == ("divergence.parameter", Severity.WARNING, "never")
     assert not training({PLAIN: own, replace(PLAIN, kind="gradient"): own}).find()
+    shared = dict.fromkeys(named(replace(PLAIN, kind="gradient"), "Net.a", "Net.b", "Net.c"), same)
+    expert = {PLAIN: own, replace(PLAIN, kind="gradient"): own}
+    assert not training({**shared, **dict.fromkeys(named(PLAIN, "Net.a", "Net.b", "Net.c"), same), **expert}).find()
+    idle = training({PLAIN: own, replace(PLAIN, kind="gradient"): same})
+    for rank in range(3):
+        signals(idle.state, rank, f"grad_norm/{PLAIN.name}", [2, 20, 40], [0.0] * 3)
+    assert not idle.find()
 
 
 def test_a_frozen_model_that_differs_from_the_start_was_never_made_equal() -> None:

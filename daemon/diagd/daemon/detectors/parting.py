@@ -205,7 +205,7 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     """
     siblings = models[model_of(entry)]
     if how is How.NEVER:
-        return _is_updated_alike(siblings)
+        return _is_updated_alike(state, entry, siblings)
     if how is How.CHANGED:
         return _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
     if not all(communicates(state, rank) for rank in entry.infos):
@@ -216,11 +216,16 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     )
 
 
-def _is_updated_alike(model: list[Entry]) -> bool:
-    """Whether the gradients of most of the model's parameters were equal on all ranks whenever they were compared."""
-    gradients = [entry.agreement for entry in model if entry.kind == "gradient"]
-    alike = [seen for seen in gradients if seen.times >= SEEN_TWICE and not seen.parts]
-    return bool(alike) and len(alike) > len(gradients) / 2
+def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> bool:
+    """Whether its gradient, and those of most of its model, were equal on all ranks whenever they were compared.
+
+    Of experts and shards beside replicated weights they are not; those of an expert that nothing went to are all zeros.
+    """
+    gradients = [entry for entry in model if entry.kind == "gradient"]
+    alike = {e.name for e in gradients if e.agreement.times >= SEEN_TWICE and not e.agreement.parts}
+    norms = (state.signals.series(rank, f"grad_norm/{weight.name}") for rank in weight.infos)
+    zero = any(norm is not None and len(norm) and not norm.values.any() for norm in norms)
+    return weight.name in alike and not zero and len(alike) > len(gradients) / 2
 
 
 def communicates(state: JobState, rank: int) -> bool:
