@@ -26,8 +26,10 @@ class Routed(nn.Module):
         return torch.tensor(order)
 
     def forward(self, x):
-        order = self.assign(self.gate(x).detach())
-        return x + self.mix(x) / (1.0 + order.unsqueeze(-1))
+        scores = self.gate(x)
+        order = self.assign(scores.detach())
+        weight = scores.softmax(-1).amax(-1, keepdim=True)
+        return x + weight * self.mix(x) / (1.0 + order.unsqueeze(-1))
 
 
 def main():
