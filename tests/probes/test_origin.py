@@ -95,25 +95,25 @@ def test_the_operation_is_named_with_the_parameters_behind_it(
     assert bool(computed) == bool(why)
 
 
-def test_the_line_that_calls_the_operation_is_told_with_its_function(recording: BoxWriter) -> None:
+def place_of(recording: BoxWriter, loss: Callable[[House], torch.Tensor]) -> list[str]:
+    """File, line, function, modules and what is there, as they are told of the one line."""
     house = House()
     look(house)
-    backward(log_of_zero(house))
+    backward(loss(house))
     fact = told(recording).fact(0, "nonfinite/places")
     assert fact is not None
-    file, line, function, modules, what = fact[1].split("\t")
+    return fact[1].split("\t")
+
+
+def test_the_line_that_calls_the_operation_is_told_with_its_function(recording: BoxWriter) -> None:
+    file, line, function, modules, what = place_of(recording, log_of_zero)
     start = log_of_zero.__code__.co_firstlineno
     assert (file, function, modules, what) == (__file__, "log_of_zero", "", "calls")
     assert int(line) == start + 1
 
 
 def test_the_line_that_called_backward_is_told_where_the_operation_is_in_none(recording: BoxWriter) -> None:
-    house = House()
-    look(house)
-    backward(bad_batch(house))
-    fact = told(recording).fact(0, "nonfinite/places")
-    assert fact is not None
-    assert fact[1].endswith("\tbackward")
+    assert place_of(recording, bad_batch)[-1] == "backward"
 
 
 class Signed(torch.autograd.Function):

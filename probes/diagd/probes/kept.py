@@ -43,13 +43,13 @@ class Kept:
         self._step = 0  # what the optimizer left in it is watched
         self._left: _Left | None = None  # by the last pass
         self._site: Site = ("", 0)
-        self.discarded = 0.0  # the part of the passes whose gradients nobody has used, in this step so far
+        self.discarded = 0  # passes of this step whose gradients nobody has used
         self.unsure = False  # the next step has to be watched as well
 
     def after_step(self, optimizer: Any, step: int) -> None:
         """The optimizer has stepped: watch what it leaves."""
         _Steps.count += 1
-        self._left, self.discarded = None, 0.0
+        self._left, self.discarded = None, 0
         self._step, self.unsure = step, self.unsure and self._step != step - 1
         found = _all_now(self._places)
         if not found or len(found) < len(self._places):
@@ -72,7 +72,7 @@ class Kept:
         left = self._left
         unused = left is not None and left[:3] == (site, _Steps.count, _weights(self._places))
         if unused and not _all_now(self._places):
-            self.discarded += 1.0
+            self.discarded += 1
         if self._passes == 1 and self._step and step > self._step + 1:
             self._cleared = len(_all_now(self._places)) < len(self._places)
             self.unsure = not self._cleared and bool(self._places)

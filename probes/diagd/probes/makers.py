@@ -59,10 +59,11 @@ def maker(torch: Any, bad: Any, kept: dict[int, Named]) -> Made | None:
 def _is_finite_there(torch: Any, named: Named) -> bool:
     """Whether it has kept what it was given or has made, and that is finite: nothing came through it."""
     values = [held for name, held in named.items() if name in _INPUTS or name.startswith("result")]
-    return any(held.is_floating_point() for held in values) and all(_finite(torch, held) for held in values)
+    return any(held.is_floating_point() for held in values) and all(finite(torch, held) for held in values)
 
 
-def _finite(torch: Any, tensor: Any) -> bool:
+def finite(torch: Any, tensor: Any) -> bool:
+    """Whether all of it is; of what lies on a device that is not asked."""
     return tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all())
 
 
@@ -74,10 +75,10 @@ def _again(torch: Any, node: Any, named: Named) -> str:
     given = [tensor for name, tensor in held.items() if name in _INPUTS]
     if compute is None or not ("self" in held or name in _WITHOUT_SELF):
         return ""  # as where a checkpoint has not kept it
-    if any(tensor.device.type != "cpu" for tensor in held.values()) or not all(_finite(torch, one) for one in given):
+    if any(tensor.device.type != "cpu" for tensor in held.values()) or not all(finite(torch, one) for one in given):
         return ""
     value, words = compute(torch, node, held)
-    return words if value is not None and not _finite(torch, value) else ""
+    return words if value is not None and not finite(torch, value) else ""
 
 
 _Computed = tuple[Any, str]

@@ -66,8 +66,7 @@ def _told(line: spoken.Line, what: str) -> str:
 
 
 def _where_called(frame: FrameType | None) -> spoken.Line | None:
-    while frame is not None and not sites.is_user(frame):
-        frame = frame.f_back
+    frame = sites.innermost(frame)
     return spoken.Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname, ()) if frame else None
 
 
@@ -75,14 +74,14 @@ def _bad_weights(torch: Any, root: Any) -> list[str]:
     """The names of parameters that hold such values themselves, as after a step with such gradients."""
     held = [(leaf, tensor) for leaf in graph.leaves(root) if (tensor := later.plain(leaf)) is not None]
     # Of a DTensor what lies here: to ask it as a whole is a collective.
-    bad = {id(leaf) for leaf, tensor in held if tensor.numel() <= graph.ELEMENTS and not _is_finite(torch, tensor)}
+    bad = {id(leaf) for leaf, tensor in held if tensor.numel() <= graph.ELEMENTS and not makers.finite(torch, tensor)}
     return [one.name for one, held in NAMED.held() if id(held) in bad] or ["?"] * min(len(bad), 1)
 
 
 def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> tuple[Any, str, str]:
     """The node that made the first such value, a word for it if not its operation, and what it computed."""
     kept = {id(node): named for _, node, named in found}
-    bad = next((one for one in graph.distinct(found) if not _is_finite(torch, one[2])), None)
+    bad = next((one for one in graph.distinct(found) if not makers.finite(torch, one[2])), None)
     node = bad[1] if bad is not None else end
     made = makers.maker(torch, node, kept)
     if made is not None:
@@ -97,10 +96,6 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
     if giver is None:
         return node, "input", ""
     return giver, f"what {nodes.operation(node)} was given" if own else "", ""
-
-
-def _is_finite(torch: Any, tensor: Any) -> bool:
-    return tensor.device.type != "cpu" or bool(torch.isfinite(tensor.detach()).all())
 
 
 def _givers(node: Any) -> Iterator[Any]:

@@ -46,7 +46,7 @@ class Rates:
         if SCHEDULERS.made and not 0 <= step - self._scheduled_at < SCHEDULED_EVERY:
             self._scheduled_at = step
             SIGNALS.record("lr/scheduled", SCHEDULERS.stepped(), step)
-            initial = max((_number(group.get("initial_lr")) for group in groups), default=0.0)
+            initial = max((_as_float(group.get("initial_lr")) for group in groups), default=0.0)
             if initial:
                 SIGNALS.record("lr/initial", initial, step)
 
@@ -60,7 +60,7 @@ class Rates:
         return known[1]
 
 
-def _number(value: Any) -> float:
+def _as_float(value: Any) -> float:
     return float(value) if isinstance(value, (float, int)) else 0.0
 
 

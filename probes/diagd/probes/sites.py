@@ -83,17 +83,22 @@ def site(frame: Any) -> int:
     return intern(package) if package is not None else 0
 
 
-def place(frame: FrameType | None) -> tuple[str, int]:
-    """File and line of the innermost frame of the user's; of none an empty name and 0."""
+def innermost(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's, from this one outwards."""
     while frame is not None and not is_user(frame):
         frame = frame.f_back
+    return frame
+
+
+def place(frame: FrameType | None) -> tuple[str, int]:
+    """File and line of the innermost frame of the user's; of none an empty name and 0."""
+    frame = innermost(frame)
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
 def text_from(frame: FrameType | None) -> str:
     """File, line and function of the innermost frame of the user's, tabs between them; empty where there is none."""
-    while frame is not None and not is_user(frame):
-        frame = frame.f_back
+    frame = innermost(frame)
     return f"{os.path.abspath(frame.f_code.co_filename)}\t{frame.f_lineno}\t{frame.f_code.co_name}" if frame else ""
 
 

@@ -13,7 +13,7 @@ KNOWN_RANKS = 2  # that must have set keys with their own number at one place
 def unset(scene: Scene, op: Operation) -> tuple[str, ...]:
     """Those of an operation's keys that no rank was seen to set; all where each was, as some sets are not seen."""
     keys = tuple(op.detail.split(", "))
-    known = {one.detail for _, one in _sets(scene)}
+    known = {one.detail for _, one in sets(scene)}
     return tuple(key for key in keys if key not in known) or keys
 
 
@@ -49,7 +49,7 @@ def owner(scene: Scene, key: str, ranks: Sequence[int]) -> int | None:
     numbers = [int(number) for number in _NUMBER.findall(key)]
     alike = [
         ([int(number) for number in _NUMBER.findall(op.detail)], rank)
-        for rank, op in _sets(scene)
+        for rank, op in sets(scene)
         if _NUMBER.sub("#", op.detail) == _NUMBER.sub("#", key)
     ]
     if len({rank for _, rank in alike}) < KNOWN_RANKS:
@@ -59,6 +59,7 @@ def owner(scene: Scene, key: str, ranks: Sequence[int]) -> int | None:
     return named.pop() if len(named) == 1 and named <= set(scene.state.ranks()) else None
 
 
-def _sets(scene: Scene) -> list[tuple[int, Operation]]:
+def sets(scene: Scene) -> list[tuple[int, Operation]]:
+    """What each rank was seen to set, with the rank."""
     details = scene.state.details.items()
     return [(rank, op) for rank, detail in details for op in detail.history if op.name == "STORE_SET"]

@@ -100,11 +100,7 @@ def _stem(key: str) -> str:
 
 def _sibling_sets(scene: Scene, key: str) -> list[tuple[int, Operation]]:
     """The last set of a key that differs only in its number, for each rank that did one."""
-    found: dict[int, Operation] = {}
-    for rank, detail in scene.state.details.items():
-        for op in detail.history:
-            if op.name == "STORE_SET" and op.detail != key and _stem(op.detail) == _stem(key):
-                found[rank] = op
+    found = {r: op for r, op in store_keys.sets(scene) if op.detail != key and _stem(op.detail) == _stem(key)}
     return sorted(found.items())
 
 
