@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from diagd.probes import autocast, backward, cost, overflow, steps, turns
+from diagd.probes import autocast, backward, cost, losses, origin, overflow, steps, turns
+from diagd.probes.budget import BUDGET
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.fast import FAST, Fast, forget
@@ -170,6 +171,25 @@ def test_what_autocast_has_cast_makes_a_pass_worth_a_look(way: str, monkeypatch:
     overflow.saw_halves()
     training.round()
     assert len(looked) == 1
+
+
+def test_the_first_bad_loss_is_looked_at_whatever_step_is_waited_for(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, seen = Training(), []
+    probe = Probe("losses", 3, True)
+    losses.LOSSES.__init__()  # type: ignore[misc]
+    monkeypatch.setattr(BUDGET, "stride", 128)
+    monkeypatch.setattr(origin, "look", lambda root, step, frame: seen.append(step))
+    losses.install(probe, torch.autograd)
+    for step in range(1, 101):
+        bad = 37 <= step < 60 or step == 71
+        torch.autograd.backward((training.parameter * (float("nan") if bad else 2.0)).sum())
+        training.parameter.grad = None
+        training.optimizer.step()
+    losses.remove()
+    assert seen == [37, 71]
+    assert probe.errors == 0
 
 
 def test_evaluation_ends_with_a_backward_pass(way: str) -> None:

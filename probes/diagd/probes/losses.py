@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, origin, sites, turns
+from diagd.probes import broadcasting, later, odd, origin, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -16,7 +16,7 @@ from diagd.probes.state import STATE
 
 _STEP = int(Live.STEP)
 _patches = Patches()
-_joined: list[Probe] = []
+_joined: list[turns.Turn] = []
 
 
 class _Losses:
@@ -27,6 +27,8 @@ class _Losses:
         self.sum = 0.0
         self.count = 0
         self.dtype = ""
+        self.finite = True  # the last one that lay on the CPU
+        self.woken = False  # by one that is not
         self.scaled: tuple[Any, Any] | None = None  # what a gradient scaler has made of a loss, and the scaler
 
 
@@ -38,8 +40,8 @@ def install(probe: Probe, module: Any) -> None:
     """torch.autograd is there, or the gradient scaler: what that scales is to be told as it was."""
     torch = sys.modules["torch"]
     if module.__name__ == "torch.autograd":
-        _joined.append(probe)
-        turns.join(probe, following, passing=_before, passed=_after)
+        _joined.append(turns.join(probe, following, passing=_before, passed=_after))
+        odd.join(probe, _turns_bad)
         return
     _patches.replace(module.GradScaler, "scale", lambda f: around_eager(torch, probe, f, _scaling, _scaled, _ignore))
 
@@ -48,7 +50,9 @@ def remove() -> None:
     """Put torch's own method back."""
     _patches.undo()
     while _joined:
-        turns.leave(_joined.pop())
+        probe = _joined.pop().probe
+        turns.leave(probe)
+        odd.leave(probe)
 
 
 def _ignore(*_: Any) -> None:
@@ -67,6 +71,23 @@ def _scaling(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _scaled(scaler: Any, result: Any) -> None:
     if type(result) is sys.modules["torch"].Tensor:
         LOSSES.scaled = weakref.ref(result), weakref.ref(scaler)
+
+
+def _turns_bad(roots: Any) -> bool:
+    """Whether this is the first loss of a stretch that are not finite.
+
+    Seen a few steps later, the weights are no longer finite either, and nothing tells any more where it came from. On a
+    device that is not known before the pass.
+    """
+    torch = sys.modules["torch"]
+    if type(roots) is not torch.Tensor or not roots.is_cpu or roots.numel() != 1 or not later.possible(torch):
+        return False
+    before, LOSSES.finite = LOSSES.finite, math.isfinite(roots.item())
+    LOSSES.woken = before and not LOSSES.finite
+    if LOSSES.woken:
+        for turn in _joined:
+            turn.wake()
+    return LOSSES.woken
 
 
 def _before(roots: Any) -> None:
@@ -90,7 +111,8 @@ def _look(roots: Any) -> None:
     if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
         return
     step = max(STATE.live[_STEP], 0) + 1
-    if not BUDGET.rests(step):  # without an optimizer of torch's nobody waits for a step
+    if LOSSES.woken or not BUDGET.rests(step):  # without an optimizer of torch's nobody waits for a step
+        LOSSES.woken = False
         _take(torch, root, step)
 
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import cost
+from diagd.probes import cost, odd
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET, SMALL
 from diagd.probes.compiling import hook_eager
@@ -190,6 +190,8 @@ def _stepped(optimizer: Any) -> None:
 
 def before_pass(roots: Any) -> None:
     """A backward pass begins."""
+    if STATE.recording and FAST[_TURN] > 0:
+        odd.of_roots(roots)  # who finds it so wakes its turn
     _pass("passing", roots)
 
 

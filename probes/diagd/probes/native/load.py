@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from diagd.probes import cost
+from diagd.probes import cost, odd
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.fast import FAST
@@ -38,7 +38,7 @@ def library() -> Any:
         Phase.COLLECTIVE, cost.MASK, sum(1 << phase for phase in KEPT_OVER_COLLECTIVE),
     )  # fmt: skip
     native.lay_out_steps(
-        FAST, cost.Sampled().add, cost.Sampled().add, Live.STEP, Live.STEP_NS, Live.STEP_STARTED_NS,
+        FAST, cost.Sampled().add, cost.Sampled().add, odd.of_pass, Live.STEP, Live.STEP_NS, Live.STEP_STARTED_NS,
         Live.OPTIMIZER_STEPS, Live.BACKWARDS, Live.BACKWARD_SITE, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER,
         Phase.OTHER,
     )  # fmt: skip

@@ -10,7 +10,7 @@ static struct {
     int64_t forward, backward, optimizer, other;                                /* phases */
 } at;
 static int64_t *fast;
-static PyObject *cost_step, *cost_pass;
+static PyObject *cost_step, *cost_pass, *odd_pass;
 
 static int64_t under_way(const int64_t *live)
 {
@@ -73,6 +73,16 @@ static PyObject *stepped(PyObject *self, PyObject *const *args, Py_ssize_t count
     Py_RETURN_NONE;
 }
 
+/* Whether a pass is to be looked at though no probe waits for its step; also where that cannot be told. */
+static int is_odd(PyObject *args)
+{
+    PyObject *found = PyObject_CallFunctionObjArgs(odd_pass, args, NULL);
+    int odd = found == NULL ? 1 : PyObject_IsTrue(found);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return odd;
+}
+
 /* The phases and the place of a pass; 0, or -1 where nothing was changed. */
 static int begin_pass(int64_t *live)
 {
@@ -98,9 +108,11 @@ static PyObject *pass_before(PyObject *self, PyObject *const *args, Py_ssize_t c
     PyObject *fallback = PyCapsule_GetPointer(self, NULL);
     int plain = fast != NULL && fast[PLAIN] == ON && !fast[CASTS] && box_ready() == 1;
     int64_t *live = plain ? live_numbers() : NULL;
-    if (!plain || under_way(live) >= fast[TURN] || !is_plain_thread())
+    if (!plain || count != 2 || under_way(live) >= fast[TURN] || !is_plain_thread())
         return fall_back(fallback, args, count);
     int64_t timed = (live[at.backwards] & layout.cost_mask) == TIMED_PASS ? cpu_ns() : 0;
+    if (is_odd(args[0]))
+        return fall_back(fallback, args, count);
     PyObject *token = Py_BuildValue("(iO)", 1, Py_None);
     if (token == NULL || begin_pass(live)) {
         Py_XDECREF(token);
@@ -134,9 +146,9 @@ PyObject *lay_out_steps(PyObject *module, PyObject *args)
 {
     (void)module;
     static Py_buffer view; /* for good: the numbers live as long as the process */
-    PyObject *numbers, *step, *pass;
+    PyObject *numbers, *step, *pass, *odd;
     int64_t *told = (int64_t *)&at;
-    if (!PyArg_ParseTuple(args, "OOOLLLLLLLLLL", &numbers, &step, &pass, &told[0], &told[1], &told[2], &told[3], &told[4],
+    if (!PyArg_ParseTuple(args, "OOOOLLLLLLLLLL", &numbers, &step, &pass, &odd, &told[0], &told[1], &told[2], &told[3], &told[4],
                           &told[5], &told[6], &told[7], &told[8], &told[9])
         || PyObject_GetBuffer(numbers, &view, PyBUF_WRITABLE))
         return NULL;
@@ -147,6 +159,7 @@ PyObject *lay_out_steps(PyObject *module, PyObject *args)
     }
     cost_step = Py_NewRef(step);
     cost_pass = Py_NewRef(pass);
+    odd_pass = Py_NewRef(odd);
     fast = view.buf;
     Py_RETURN_NONE;
 }
