@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from diagd.probes import autocast, backward, cost, losses, origin, overflow, steps, turns
-from diagd.probes.budget import BUDGET
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.budget import BUDGET
 from diagd.probes.fast import FAST, Fast, forget
 from diagd.probes.guard import Probe
 from diagd.probes.native import load
