@@ -1,12 +1,14 @@
 """Boxes as they come, go and go bad; run directories."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.agent.builders import box, process
 
-from diagd.daemon.agent import discovery
+from diagd.daemon.agent import discovery, procfs
 from diagd.daemon.agent.discovery import BoxFolder, find_jobs
 from diagd.daemon.agent.procfs import Procfs
 from diagd.probes.box import layout
@@ -41,6 +43,31 @@ def test_a_box_that_is_removed_is_forgotten(run_dir: Path, proc: Path) -> None:
     assert boxes.scan()
     writer.path.unlink()
     assert boxes.scan() == []
+
+
+def test_a_folder_in_which_nothing_comes_or_goes_is_not_listed_again(
+    run_dir: Path, proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def counting(path: str) -> list[str]:
+        listed.append(path)
+        return procfs.listed(path)
+
+    monkeypatch.setattr(discovery, "listed", counting)
+    box(run_dir, 0, pid=70, start=5)
+    boxes = folder(run_dir, proc)
+    boxes.scan()
+    boxes.scan()
+    assert len(listed) == 2  # it has changed too lately for its time to show the next change
+    long_ago = time.time() - 10
+    os.utime(run_dir, (long_ago, long_ago))
+    for _ in range(3):
+        assert len(boxes.scan()) == 1
+    assert len(listed) == 3
+    box(run_dir, 1, pid=71, start=5)
+    assert len(boxes.scan()) == 2
+    boxes.close()
 
 
 def test_a_rank_restarted_under_the_same_number_replaces_the_one_before(run_dir: Path, proc: Path) -> None:

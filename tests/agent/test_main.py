@@ -14,7 +14,7 @@ from tests.aggregator.fakes import FakeJudge, FakeObserver, rank_facts, wait_for
 
 from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.main import main
-from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, Tracing
+from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, STEADY_AFTER_S, Tracing
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
@@ -97,6 +97,51 @@ def test_looks_are_closer_together_while_something_is_wrong(agent: Agent) -> Non
     agent.observer.facts[0].wait_s = agent.now_s - 5
     agent.step()
     assert agent.loop.next_look_s == 0.25
+
+
+def test_looks_are_further_apart_once_nothing_was_out_of_the_ordinary_for_long(agent: Agent) -> None:
+    agent.step()
+    agent.step(STEADY_AFTER_S - 5)
+    assert agent.loop.next_look_s == 0.5
+    agent.step(5)
+    assert agent.loop.next_look_s == 1.0
+    agent.ask(Command(id=1, look=LookCommand(history=[0, 1])))
+    assert agent.loop.next_look_s == 1.0
+    agent.ask(Command(id=2, look=LookCommand(stacks=[0])))  # something may be wrong
+    assert agent.loop.next_look_s == 0.5
+    agent.step(STEADY_AFTER_S)
+    assert agent.loop.next_look_s == 1.0
+    agent.observer.facts[0].wait_s = agent.now_s - 5
+    agent.step()
+    assert agent.loop.next_look_s == 0.25
+    agent.observer.facts[0].wait_s = 0.0
+    agent.step(STEADY_AFTER_S - 5)
+    assert agent.loop.next_look_s == 0.5
+
+
+def test_ranks_that_send_and_receive_are_looked_at_as_often_as_ever(agent: Agent) -> None:
+    agent.step()
+    agent.observer.facts[1].extra["held_s|RECV|0"] = 0.5
+    agent.step(STEADY_AFTER_S)
+    assert agent.loop.next_look_s == 0.5
+
+
+def test_scalars_are_read_at_every_second_look_and_at_the_last(agent: Agent) -> None:
+    read: list[float] = []
+
+    def signals(anew: bool) -> list[SignalNews]:
+        read.append(agent.now_s)
+        return []
+
+    agent.observer.signals = signals  # type: ignore[method-assign]
+    for _ in range(6):
+        agent.step(0.5)
+    assert len(read) == 3
+    agent.loop.step(everything=True)
+    assert len(read) == 4
+    agent.uplink.connections += 1
+    agent.step(0.01)
+    assert len(read) == 5
 
 
 def test_a_candidate_has_a_detail_but_no_numbers_until_it_is_a_rank(agent: Agent) -> None:

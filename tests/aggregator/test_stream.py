@@ -194,7 +194,8 @@ def test_a_command_reaches_the_agent_and_its_answer_comes_back(served: Served) -
     held[0].step()
     wait_for(lambda: served.ranks() == [0, 1])
     served.judge.wanted = Wanted(stacks=(1,), history=(0, 1))
-    served.hub.tick()
+    held[0].step()  # something new to judge
+    wait_for(lambda: served.hub.tick() is not None and served.loop().counters.deep_looks)
     wait_for(lambda: len(observer.deep_looks) == 2)
     assert sorted(observer.deep_looks) == [((0,), False, False, True), ((1,), True, False, True)]
     served.judge.wanted = Wanted()

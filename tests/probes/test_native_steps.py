@@ -173,9 +173,7 @@ def test_what_autocast_has_cast_makes_a_pass_worth_a_look(way: str, monkeypatch:
     assert len(looked) == 1
 
 
-def test_the_first_bad_loss_is_looked_at_whatever_step_is_waited_for(
-    way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_bad_loss_is_looked_at_whatever_step_is_waited_for(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     training, seen = Training(), []
     probe = Probe("losses", 3, True)
     losses.LOSSES.__init__()  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.procfs import Procfs, contents
 
 _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
@@ -81,7 +81,4 @@ def throttled_s(cpu_stat: Path | None) -> float:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return contents(str(path)).decode("utf-8", "replace")

@@ -5,9 +5,10 @@ import json
 import os
 import re
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diagd.daemon.agent.procfs import Procfs, listed
 from diagd.probes.box import layout
@@ -15,6 +16,7 @@ from diagd.probes.box.layout import Live
 from diagd.probes.box.reader import BadBox, BoxReader
 
 _BOX_NAME = re.compile(r"(\d+)-(\d+)\.box")
+_SETTLED_NS = 2_500_000_000  # file systems keep times by ticks of some milliseconds, some by whole seconds
 _UNFINISHED_LOOKS = 20  # a box may be found while it is being made; after so many looks it counts as bad
 
 
@@ -57,6 +59,15 @@ class Box:
             self.identity, self.identity_version = found, version
 
 
+class _Listing(NamedTuple):
+    """A folder's names, and when it was changed last."""
+
+    changed_ns: int
+    settled: bool  # long enough before it was listed
+    names: list[str]
+    boxes: dict[str, Path]
+
+
 class BoxFolder:
     """The boxes in a run directory, as they come and go."""
 
@@ -69,17 +80,18 @@ class BoxFolder:
         # Where a rank goes when the run directory is full or read-only.
         self._folders = list(dict.fromkeys((run_dir, *(root / run_dir.name for root in roots()[1:]))))
         self._unreadable: dict[str, int] = {}  # file -> looks so far
+        self._listings: dict[Path, _Listing] = {}
         self._below: set[str] = set()  # boxes of processes that a rank started with its own rank in the environment
 
     def scan(self) -> list[Box]:
         """All boxes that are there now, also those whose process has ended."""
         present: dict[str, Path] = {}
         for folder in self._folders:
-            names = listed(str(folder))
-            present |= {name: folder / name for name in names if _BOX_NAME.fullmatch(name)}
-            self._read_off_notes(folder, names)
+            listing = self._listing(folder)
+            present |= listing.boxes
+            self._read_off_notes(folder, listing.names)
             if folder == self.run_dir:
-                self.exit_files = [name for name in names if name.endswith(".exits")]
+                self.exit_files = [name for name in listing.names if name.endswith(".exits")]
         for name in self._boxes.keys() - present.keys():
             self._boxes.pop(name).reader.close()
         for name in sorted(present.keys() - self._boxes.keys()):
@@ -91,6 +103,20 @@ class BoxFolder:
             else:
                 box.refresh()
         return list(self._boxes.values())
+
+    def _listing(self, folder: Path) -> _Listing:
+        """What is in it: read again where something came or went, or did so too lately for its time to show more."""
+        try:
+            changed_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116 - at each look
+        except OSError:
+            return _Listing(0, False, [], {})
+        known = self._listings.get(folder)
+        if known is None or known.changed_ns != changed_ns or not known.settled:
+            settled = abs(time.time_ns() - changed_ns) > _SETTLED_NS
+            names = listed(str(folder))
+            boxes = {name: folder / name for name in names if _BOX_NAME.fullmatch(name)}
+            known = self._listings[folder] = _Listing(changed_ns, settled, names, boxes)
+        return known
 
     def boxes(self) -> list[Box]:
         """All boxes as of the last scan."""

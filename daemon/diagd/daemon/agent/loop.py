@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from diagd.daemon.agent.stream import Identity
-from diagd.daemon.agent.watchfulness import Tracing, Watchfulness
+from diagd.daemon.agent.watchfulness import STEADY_LOOKS, Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.scalars import SignalNews
@@ -26,6 +26,8 @@ from diagd.probes.box.requests import Request, Target
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, DigestCommand, LookCommand
 
 log = logging.getLogger(__name__)
+
+SIGNALS_LOOKS = 1.9  # scalars are read at every second look: they keep until then, and are judged more seldom still
 
 Deep = tuple[bool, bool, bool]  # stacks, recorder, history
 
@@ -114,6 +116,7 @@ class AgentLoop:
         self._facts: list[Facts] = []
         self.health = Health()
         self._connections = 0
+        self._signals_s = 0.0
         self._debuggers: dict[int, str] = {}
         self._found: deque[Detail] = deque()
         self._wake = threading.Event()
@@ -124,7 +127,9 @@ class AgentLoop:
     @property
     def next_look_s(self) -> float:
         """Seconds until the next look is due."""
-        return self._config.suspicious_look_s if self._watchfulness.suspicious else self._config.look_s
+        if self._watchfulness.suspicious:
+            return self._config.suspicious_look_s
+        return self._config.look_s * (STEADY_LOOKS if self._watchfulness.steady else 1.0)
 
     def start(self) -> None:
         """Look in a thread of its own until `stop`."""
@@ -176,7 +181,10 @@ class AgentLoop:
         self._debuggers.update((d.rank, d.debugger) for d in details)
         # Whether a process that has only loaded torch.distributed becomes a rank is not known yet.
         told = [f for f in facts if f.rank not in self._candidates]
-        self._uplink.send(told, details, now_s, self._observer.ledgers(anew), self._observer.signals(anew))
+        signals: Sequence[SignalNews] = ()
+        if everything or anew or now_s - self._signals_s >= SIGNALS_LOOKS * self._config.look_s:
+            self._signals_s, signals = now_s, self._observer.signals(anew)
+        self._uplink.send(told, details, now_s, self._observer.ledgers(anew), signals)
 
     @property
     def ranks(self) -> int:
@@ -237,6 +245,8 @@ class AgentLoop:
     def _do(self, command: Command, result: CommandResult) -> None:
         match command.WhichOneof("what"):
             case "look":
+                if command.look.stacks:
+                    self._watchfulness.disturbed(self._clock())
                 for (stacks, recorder, history), ranks in _by_depth(command.look).items():
                     found = self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history)
                     self._found.extend(_only(detail, stacks, recorder, history) for detail in found)

@@ -9,7 +9,8 @@ from diagd.probes.box.layout import POINT_TO_POINT, Op
 
 MAX_PARTNERS = 16  # of each of the two operations; the rest are counted together, so that a look's size stays bounded
 ANY = -1  # no one partner: of any source, one beyond the bound, or an operation of a group
-_P2P = [int(op) for op in POINT_TO_POINT]
+_IS_P2P = np.zeros(256, np.bool_)  # by operation
+_IS_P2P[[int(op) for op in POINT_TO_POINT]] = True
 
 Partner = tuple[str, int]  # SEND, RECV or empty; global rank
 
@@ -39,8 +40,10 @@ class Partners:
 
     def _by_partner(self, records: NDArray[np.void], held_s: NDArray[np.float64]) -> dict[Partner, float]:
         found: dict[Partner, float] = {}
-        p2p = np.isin(records["op"], _P2P)
-        self._sends = self._sends or bool(p2p.any())
+        p2p = _IS_P2P[records["op"]]
+        if not p2p.any():
+            return {("", ANY): float(held_s.sum())} if len(held_s) else {}
+        self._sends = True
         if not p2p.all():
             found["", ANY] = float(held_s[~p2p].sum())
         keys = (records["op"][p2p].astype(np.int64) << 32) | (records["peer"][p2p] + 1)

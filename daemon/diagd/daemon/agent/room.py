@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.procfs import Procfs, contents
 
 _KIB = 1024
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
@@ -79,7 +79,4 @@ def _kib(fields: dict[str, str], name: str) -> int:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return contents(str(path)).decode("utf-8", "replace")

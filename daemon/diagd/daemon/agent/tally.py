@@ -1,6 +1,7 @@
 """How many operations a rank has entered and how long it waited in them, by group and name, for /metrics."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -61,8 +62,10 @@ class Tally:
             new = range(max(self._seen[ring], oldest), begun)
             waiting = [n for n in self._pending[ring] if n >= oldest]
             self._seen[ring], self._pending[ring] = begun, []
-            self._take(ring, waiting, count=False)
-            self._take(ring, new, count=True)
+            if waiting:
+                self._take(ring, waiting, count=False)
+            if new:
+                self._take(ring, new, count=True)
 
     def _take(self, ring: int, numbers: Iterable[int], *, count: bool) -> None:
         places = np.fromiter(numbers, dtype=np.int64)
@@ -71,14 +74,13 @@ class Tally:
         places, records = places[sound], records[sound]
         keys = (records["group"].astype(np.int64) << 8) | records["op"]
         if count:
-            for key, times in zip(*np.unique(keys, return_counts=True), strict=True):
-                self._counts[_pair(key)] = self._counts.get(_pair(key), 0) + int(times)
+            for key, times in Counter(keys.tolist()).items():
+                self._counts[_pair(key)] = self._counts.get(_pair(key), 0) + times
         returned = records["returned"] > 0
         self._pending[ring] += places[~returned].tolist()
         waits = _waits_s(records[returned])
         self._partners.add(records[returned], waits)
-        for key in np.unique(keys[returned]):
-            waited_s = float(waits[keys[returned] == key].sum())
+        for key, waited_s in zip(keys[returned].tolist(), waits.tolist(), strict=True):
             self._waits[_pair(key)] = self._waits.get(_pair(key), 0.0) + waited_s
 
     def held(self) -> dict[str, float]:
@@ -107,8 +109,8 @@ class Tally:
         return found
 
 
-def _pair(key: np.int64) -> tuple[int, int]:
-    return int(key) >> 8, int(key) & 0xFF
+def _pair(key: int) -> tuple[int, int]:
+    return key >> 8, key & 0xFF
 
 
 def _waits_s(records: NDArray[np.void]) -> NDArray[np.float64]:

@@ -11,6 +11,10 @@ SHARE = 0.005
 SUSPICIOUS_SHARE = 0.1
 REFRESH_EVERY_S = 30.0
 LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
+STEADY_AFTER_S = (
+    60.0  # most faults show early; what has run so long without a sign of one is looked at less often
+)
+STEADY_LOOKS = 2.0  # times the usual distance of two looks
 OWN_TRACING_S = 3.5  # a dump takes up to 2.5 s
 
 
@@ -25,12 +29,17 @@ class Watchfulness:
         self._read_s = 0.0
         self._refreshed_s = 0.0
         self._cost_s = 0.0
+        self._calm_since_s = 0.0
         self.suspicious = False
+        self.steady = False
 
     def due(self, facts: Sequence[Facts], now_s: float) -> list[int]:
         """The ranks whose detail is to be read now: all that may have changed, as often as that is cheap."""
         changed = {f.rank for f in facts if self._is_changed(f, now_s)}
         self.suspicious = any(_is_suspicious(f, now_s) for f in facts)
+        if self.suspicious or changed or not self._calm_since_s or any(_passes(f) for f in facts):
+            self.disturbed(now_s)
+        self.steady = now_s - self._calm_since_s >= STEADY_AFTER_S
         share = SUSPICIOUS_SHARE if self.suspicious else SHARE
         if now_s - self._read_s >= self._cost_s / share:
             self._read_s = now_s
@@ -46,6 +55,10 @@ class Watchfulness:
         found = [d for d in details if refresh or self._sent.get(d.rank) != d]
         self._sent.update((d.rank, d) for d in found)
         return found
+
+    def disturbed(self, now_s: float) -> None:
+        """Something was out of the ordinary."""
+        self._calm_since_s, self.steady = now_s, False
 
     def forget_sent(self) -> None:
         """Take all as news: another aggregator listens now."""
@@ -65,6 +78,11 @@ class Watchfulness:
 def _is_suspicious(fact: Facts, now_s: float) -> bool:
     waits = fact.wait_s > 0 and now_s - fact.wait_s > LONG_WAIT_S
     return waits or fact.status not in (Status.RUNNING, Status.BLOCKED) or fact.finalizing or fact.main_state in "TtDZ"
+
+
+def _passes(fact: Facts) -> bool:
+    """Whether it sends and receives: so many operations that some would be overwritten before they are read."""
+    return any(key.startswith("held_s|") for key in fact.extra)
 
 
 class Tracing:

@@ -19,7 +19,7 @@ from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordE
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_S = 1.0  # at what training computes
+LOOK_AGAIN_S = 2.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
 EARLY_S = 10.0  # of a suspicion
 EARLY_EVERY_S = 1.0
@@ -128,7 +128,8 @@ class JobLoop:
         self.incidents_opened: dict[tuple[str, str], int] = {}
         self._judge = judge
         self._record = record
-        self._judged_s = -WITHOUT_NEWS_S
+        self._judged_s = self._attended_s = -WITHOUT_NEWS_S
+        self._news = False  # since it was asked whom to look at
         self._calm = Calm()
         self._inbox: deque[RecordEntry] = deque()
         self._links: dict[str, Link] = {}
@@ -171,6 +172,7 @@ class JobLoop:
     def connect(self, link: Link) -> None:
         """A node's agent is there; a newer link of the same node wins."""
         self._links[link.node] = link
+        self._news = True
 
     def disconnect(self, link: Link) -> None:
         """A node's agent is gone, for now."""
@@ -183,6 +185,7 @@ class JobLoop:
         """Apply what came in and judge; the incidents that opened, changed or were resolved."""
         self.counters.ticks += 1
         news = self._drain()
+        self._news = self._news or news
         self.state.tick(now_s)
         if self.state.stopping_s is not None and self.state.attempt > self._stopping_attempt:
             self.state.stopping_s = None  # it has started again: deaths count anew
@@ -202,6 +205,9 @@ class JobLoop:
         """The deep looks that are due, none of a rank that is being looked at; and digests out of turn."""
         if self.state.ended_s is not None or not self._links:
             return []
+        if not (self._news or self._suspicions) and now_s - self._attended_s < WITHOUT_NEWS_S:
+            return []
+        self._news, self._attended_s = False, now_s
         return [*self._looks(now_s), *self._digests(now_s)]
 
     def _digests(self, now_s: float) -> list[tuple[Link, Command]]:

@@ -63,6 +63,8 @@ def _disagreement(ops: dict[int, Operation]) -> tuple[tuple[int, ...], tuple[str
     signatures = {r: signature(op) for r, op in ops.items()}
     if names & _UNEVEN:
         signatures = {r: (name, dtype, None, reduce, root) for r, (name, dtype, _, reduce, root) in signatures.items()}
+    if len(set(signatures.values())) < 2:
+        return None  # nearly always, and much is compared
     ranked = classes(signatures)
     if len(ranked) < 2:
         return None

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,8 @@ def write_html(report: Mapping[str, Any], path: Path) -> None:
 
 def page(report: Mapping[str, Any]) -> str:
     """The page; whatever comes from the job is escaped."""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(moment=_moment, span=_span, ranks=lambda ranks: rank_ranges(ranks, named=True))
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     open_ones = [i for i in report["incidents"] if i["state"] == "open" and i["severity"] == "critical"]
-    return template.render(
+    return _template().render(
         report=report,
         title=f"diagd: {report['job']['id']}",
         headline=_headline(report),
@@ -47,6 +45,14 @@ def page(report: Mapping[str, Any]) -> str:
         unwatched=unwatched(report.get("notes") or []),
         zone=time.strftime("%Z"),
     )
+
+
+@cache
+def _template() -> jinja2.Template:
+    """Made once: that takes longer than to fill it, and a watched job shares the CPU."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(moment=_moment, span=_span, ranks=lambda ranks: rank_ranges(ranks, named=True))
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
 
 
 def _headline(report: Mapping[str, Any]) -> str:
