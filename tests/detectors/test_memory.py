@@ -157,6 +157,24 @@ def test_other_child_processes_that_grow_are_worth_knowing() -> None:
     assert again.tells(0, "memory/child_count", np.full(200, 1.0)).finds() == []
 
 
+@pytest.mark.parametrize(("counts", "said"), [
+    ([0, 3, 6, 9, 12, 15, 18], True),
+    ([0, 3, 6, 9, 9, 9, 9, 9, 9, 9], False),  # they are all there
+    ([0, 12, 12, 12, 12, 12, 12], False),
+    ([0, 3, 6, 9, 12, 15, 2], False),  # ended
+    ([0, 1, 2, 3, 4, 5, 6], False),
+    ([9, 2, 5, 8, 11, 14], True),
+])  # fmt: skip
+def test_processes_that_are_started_again_and_again_and_never_ended(counts: list[int], said: bool) -> None:
+    run = Run(1, 200).holds(0, flat(200)).tells(0, "memory/child_count", np.asarray(counts, float), every=20)
+    run.tells(0, "memory/child_rss", np.asarray(counts) * 10.0 * MIB, every=20)
+    found = run.finds()
+    assert [(f.kind, f.severity, f.causes[0].key) for f in found] == (
+        [("memory.host_leak", Severity.WARNING, "children")] if said else []
+    )
+    assert all(f"{counts[-1]} now, {10 * counts[-1]} MB" in f.summary.replace("MiB", "MB") for f in found)
+
+
 def test_workers_that_were_started_anew_begin_anew() -> None:
     sizes = np.concatenate([leak(20, 10.0, base=600 * MIB), flat(6, base=600 * MIB)])
     first = np.array([7.0] * 20 + [9.0] * 6)

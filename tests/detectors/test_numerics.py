@@ -430,6 +430,28 @@ def test_a_large_part_without_any_gradient_was_cut_off() -> None:
     assert found(made) == []
 
 
+@pytest.mark.parametrize(("silent", "trained", "said"), [
+    ("Net.moe.router.weight", "Net.moe.experts.0.weight", ["unrouted"]),
+    ("Net.moe.gate.weight", "Net.moe.experts.0.gate_proj.weight", ["unrouted"]),
+    ("Net.mlp.gate_proj.weight", "Net.moe.experts.0.weight", []),  # no router: half of a gated layer
+    ("Net.moe.experts.1.gate.weight", "Net.moe.experts.0.weight", []),  # an expert without a token
+    ("Net.highway.gate.weight", "Net.highway.weight", []),  # nothing to choose of
+])  # fmt: skip
+def test_a_router_without_a_gradient_is_cut_off_however_small_it_is(silent: str, trained: str, said: list[str]) -> None:
+    made = counts(without_gradient=[1] * 5, elements_without_gradient=[0.01] * 5)
+    made.state.signals.put_fact(0, "parameters/without_gradient", 32, silent)
+    norms(made, trained, [0.5] * 10)
+    assert [f.causes[0].key for f in found(made)] == said
+
+
+def test_adapters_may_begin_at_zero_and_not_stay_there() -> None:
+    for times, said in ((5, []), (7, []), (8, ["zero"])):
+        made = counts(zero_gradient=[6] * 5)
+        signals(made.state, 0, "parameters/zero_gradient", range(40, 40 + 8 * (times - 5), 8), [6] * (times - 5))
+        made.state.signals.put_fact(0, "parameters/zero_gradient", 64, "Net.adapter.down.weight, Net.adapter.up.weight")
+        assert [f.causes[0].key for f in found(made)] == said
+
+
 def test_weights_that_no_step_moves_are_dead_unless_their_precision_cannot_show_it() -> None:
     for dtype, dead in (("float32", True), ("bfloat16", False)):
         made = counts()
@@ -493,6 +515,37 @@ def test_a_cosine_that_swings_is_told_unless_restarts_are_meant() -> None:
     (one,) = found(rate(values, "CosineAnnealingLR T_max=10 eta_min=0"))
     assert (one.causes[0].key, one.severity.value) == ("swings", "warning")
     assert found(rate(values, "CosineAnnealingWarmRestarts T_0=10")) == []
+
+
+@pytest.mark.parametrize(("steps", "length", "said"), [(240, 200, False), (250, 200, True), (250, 250, False)])
+def test_a_cosine_that_is_stepped_beyond_its_end_goes_up_again(steps: int, length: int, said: bool) -> None:
+    values = [1e-3 * (1 + math.cos(math.pi * s / length)) / 2 for s in range(steps)]
+    made = rate(values, f"CosineAnnealingLR T_max={length} eta_min=0")
+    signals(made.state, 0, "lr/scheduled", [steps - 1], [steps - 1])
+    assert [(f.causes[0].key, f.severity.value, f.step) for f in found(made)] == (
+        [("swings", "warning", length + 1)] if said else []
+    )
+
+
+@pytest.mark.parametrize(("others", "groups", "said"), [
+    ([[1e-3] * 200], "0 1", True),
+    ([[1e-3] * 200, [1e-3] * 200], "0 1 2", True),
+    ([[1e-3] * 200], "0 0", False),  # another optimizer's
+    ([[1e-4] * 200], "0 1", False),  # meant to be another
+    ([cosine(200)], "0 1", False),
+])  # fmt: skip
+def test_a_schedule_that_is_written_into_the_first_group_alone(
+    others: list[list[float]], groups: str, said: bool
+) -> None:
+    made = rate([1e-3 * (s + 1) / 20 for s in range(20)] + cosine(200)[:160])
+    for number, values in enumerate(others, 1):
+        told = [s for s in range(1, 181) if s == 1 or s % 16 == 0]
+        signals(made.state, 0, f"lr/{number}", told, [values[s] for s in told])
+    for number, group in enumerate(groups.split()):
+        made.state.signals.put_fact(0, f"lr/{number}/group", 1, group)
+    assert [(f.causes[0].key, f.severity.value) for f in found(made)] == ([("first", "warning")] if said else [])
+    made.state.signals.put_fact(0, "lr/scheduler", 1, "LambdaLR")  # one of torch's has a rate for each group
+    assert found(made) == []
 
 
 def test_a_rate_far_too_high_for_adam_is_told_where_the_loss_does_not_fall() -> None:

@@ -127,6 +127,24 @@ def test_gradients_that_are_cleared_before_a_step_has_used_them_were_for_nothing
     assert micro_steps(watch, optimizer, cleared=True, sites=(LINE,)) is None
 
 
+def test_passes_that_were_cleared_together_all_count() -> None:
+    """The step is made at one batch of four, the gradients are cleared at another."""
+    watch, optimizer = Kept(), Optimizer(20)
+    step(watch, optimizer, cleared=True)
+    for number in range(1, 9):
+        watch.before_backward(9, LINE)
+        for parameter in optimizer.parameters:
+            parameter.grad = gradient() if parameter.grad is None else parameter.grad
+        watch.after_backward()
+        if number % 4 == 0:
+            found = watch.discards()
+            watch.after_step(optimizer, 9)
+        if number % 4 == 3:
+            for parameter in optimizer.parameters:
+                parameter.grad = None
+    assert found == 0.75
+
+
 def test_gradients_that_perturb_the_weights_or_are_combined_from_copies_were_used() -> None:
     """As sharpness-aware minimisation does, and what projects the gradients of several tasks."""
     watch, optimizer = Kept(), Optimizer(20)

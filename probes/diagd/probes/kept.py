@@ -40,6 +40,7 @@ class Kept:
         self._watched: list[tuple[Place, int, int]] = []  # parameter, its gradient's id and version
         self._cleared = True
         self._passes = 0
+        self._gathered = 0  # passes whose gradients are there, since the last step
         self._step = 0  # what the optimizer left in it is watched
         self._left: _Left | None = None  # by the last pass
         self._site: Site = ("", 0)
@@ -49,7 +50,7 @@ class Kept:
     def after_step(self, optimizer: Any, step: int) -> None:
         """The optimizer has stepped: watch what it leaves."""
         _Steps.count += 1
-        self._left, self.discarded = None, 0
+        self._left, self.discarded, self._gathered = None, 0, 0
         self._step, self.unsure = step, self.unsure and self._step != step - 1
         found = _all_now(self._places)
         if not found or len(found) < len(self._places):
@@ -71,8 +72,10 @@ class Kept:
         self._site = site
         left = self._left
         unused = left is not None and left[:3] == (site, _Steps.count, _weights(self._places))
-        if unused and not _all_now(self._places):
-            self.discarded += 1
+        if not _all_now(self._places):
+            self.discarded += self._gathered if unused else 0
+            self._gathered = 0
+        self._gathered += 1
         if self._passes == 1 and self._step and step > self._step + 1:
             self._cleared = len(_all_now(self._places)) < len(self._places)
             self.unsure = not self._cleared and bool(self._places)

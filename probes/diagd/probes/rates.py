@@ -56,6 +56,7 @@ class Rates:
             known = self._first[id(optimizer)] = weakref.ref(optimizer), self._groups
             for number in range(self._groups, min(self._groups + groups, MAX_GROUPS)):
                 SIGNALS.fact(f"lr/{number}/optimizer", type(optimizer).__name__)
+                SIGNALS.fact(f"lr/{number}/group", str(number - self._groups))
             self._groups += groups
         return known[1]
 

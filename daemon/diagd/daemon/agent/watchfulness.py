@@ -11,9 +11,7 @@ SHARE = 0.005
 SUSPICIOUS_SHARE = 0.1
 REFRESH_EVERY_S = 30.0
 LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
-STEADY_AFTER_S = (
-    60.0  # most faults show early; what has run so long without a sign of one is looked at less often
-)
+STEADY_AFTER_S = 60.0  # most faults show early; what has run so long without a sign of one is looked at less often
 STEADY_LOOKS = 2.0  # times the usual distance of two looks
 OWN_TRACING_S = 3.5  # a dump takes up to 2.5 s
 

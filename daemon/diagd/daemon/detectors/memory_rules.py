@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.memory_children import children
 from diagd.daemon.detectors.memory_device import device_findings
 from diagd.daemon.detectors.memory_host import growing, host_leaks
 from diagd.daemon.detectors.memory_oom import host_oom
@@ -18,6 +19,7 @@ def memory(scene: Scene) -> Iterator[Finding]:
     grows = growing(state)
     leaks = list(host_leaks(state, grows))
     yield from leaks
+    yield from children(state)
     established = {rank for leak in leaks if leak.severity != Severity.INFO for rank in leak.ranks}
     yield from host_oom(state, grows, established)
     yield from shm(state)

@@ -8,7 +8,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.numerics.rates import highest
-from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, weights
+from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, is_router, weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
 from diagd.daemon.detectors.training.rewards import teach_nothing
@@ -16,6 +16,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 COUNTS = 2  # in a row that must show the same
 LATER = 4  # and where a first stretch of training may well look so
+LONG = 8  # and where it is meant to at first
 SHARE = 0.25  # of the elements, or the parameters, that are meant to train: less may be a branch that is not used
 FEW = 1 / 3  # of those that an optimizer owns
 MANY = 0.5  # of the parameters, however small they are
@@ -189,6 +190,8 @@ def cut_off(counts: Counts) -> Dead | None:
     silent, share = counts.always("without_gradient", LATER), counts.always("elements_without_gradient", LATER)
     names = counts.names("without_gradient")
     owned = counts.last("owned")
+    if silent and (routers := [name for name in names if is_router(name)]) and _routes(counts):
+        return _unrouted(counts, routers)
     if not silent or (share < SHARE and silent < MANY * owned[-1]) or (names and all(map(is_expert, names))):
         return None
     text = (
@@ -202,12 +205,30 @@ def cut_off(counts: Counts) -> Dead | None:
     )  # fmt: skip
 
 
+def _routes(counts: Counts) -> bool:
+    """Whether what it chooses of trains."""
+    return any(is_expert(name) and not is_router(name) for name in _trained(counts))
+
+
+def _unrouted(counts: Counts, routers: list[str]) -> Dead:
+    text = f"{', '.join(routers[:3])} {'has' if len(routers) == 1 else 'have'} never had a gradient, and the experts"
+    return Dead(
+        "unrouted", Severity.WARNING, f"{text} that it chooses of train: which one gets a token is never learned",
+        "the choice (argmax, topk) passes on no gradient, and the experts' outputs are not weighted with what it was"
+        " made of",
+        tuple(routers), counts.since("without_gradient"), 0.85,
+        (f"parameters in the optimizer without a gradient: {', '.join(routers)}",),
+    )  # fmt: skip
+
+
 def zero(counts: Counts) -> Dead | None:
     """A good part of what is to train has gradients that are exactly zero, always."""
     dead_, owned = counts.always("zero_gradient", LATER), counts.last("owned")
     names = counts.names("zero_gradient")
-    if not dead_ or dead_ < SHARE * owned[-1] or (names and all(is_expert(n) or is_besides(n) for n in names)):
+    if not dead_ or dead_ < SHARE * owned[-1] or (names and all(map(is_expert, names))):
         return None
+    if names and all(is_expert(n) or is_besides(n) for n in names) and not counts.always("zero_gradient", LONG):
+        return None  # a half of an adapter begins at zero on purpose, and the other half with it
     if teach_nothing(counts.scene):
         return None
     text = (

@@ -62,7 +62,7 @@ def discarded(scene: Scene) -> Iterator[Finding]:
     )
     told = [seen(f"{part:.0%} of the passes of a step have left gradients that were gone when the same line called"
                  " backward again, with no optimizer's step in between", r) for r in ranks[:8]]  # fmt: skip
-    why = cause("discarded", "gradients are cleared for each micro batch, not for each step", 0.85, *told,
+    why = cause("discarded", "gradients are cleared between the micro batches of a step", 0.85, *told,
                 basis=Basis.OBSERVATION)  # fmt: skip
     names = ("grad", "zero_grad", "accumulation")
     yield finding("training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=names,

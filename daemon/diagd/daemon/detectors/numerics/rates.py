@@ -1,5 +1,6 @@
 """Learning rates that are not what a schedule can mean."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ LOW, LOW_FOR, LOW_LEAST = 1e-2, 0.6, 60  # so little for most of a run: it was o
 ZERO_FOR = 20  # steps from the first on; warm-ups begin at zero, and leave it at once
 AGAIN = 2  # times up again
 HIGH_PART, LOW_PART = 0.9, 0.1  # of the peak: up, and down
+BEYOND = 0.1  # of the way up again: what a cosine leaves and comes back to at its end is less
+ALONE, SHAPE, FALLEN = 100, 16, 0.8  # steps; values of a schedule; of its peak, where it is plain that they part
 ADAPTIVE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adamaxw", "Lion", "RMSprop"})
 HUGE = 0.1  # for these: each step moves each weight by about so much
 RISEN_AFTER = 30  # steps in which the loss has not fallen
@@ -160,6 +163,52 @@ def swinging(state: JobState, rank: int, curve: Curve) -> Odd | None:
     return Odd("swings", Severity.WARNING, text, why, first, 0.75)
 
 
+def beyond(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """A single cosine that was at its end, and is stepped on: up again."""
+    fact, made = state.signals.fact(rank, "lr/scheduler"), curve_of(state.signals.series(rank, "lr/scheduled"))
+    length = re.search(r"^CosineAnnealingLR T_max=(\d+)", fact[1]) if fact is not None else None
+    if length is None or not len(made.values) or len(curve.values) < 8 or made.values[-1] <= int(length[1]):
+        return None
+    peak, lowest = float(curve.values.max()), int(curve.values.argmin())
+    least, now = float(curve.values[lowest]), float(curve.values[-1])
+    risen = bool((np.diff(curve.values[lowest:]) >= 0).all()) and now - least > BEYOND * (peak - least)
+    if not risen or not 0 < lowest < len(curve.values) - 1:
+        return None
+    text = (
+        f"the learning rate rises again, from {figure(least)} at step {curve.steps[lowest]} to {figure(now)}: its"
+        f" cosine is over after {length[1]} steps of its scheduler, and was stepped {made.values[-1]:.0f} times so far"
+    )
+    why = "T_max is shorter than the run: a cosine that is stepped beyond its end goes up again as it came down"
+    return Odd("swings", Severity.WARNING, text, why, int(curve.steps[lowest]), 0.75)
+
+
+def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """A schedule of the script's own that is written into the first group of several.
+
+    They began alike: the others have stayed where the first one has its peak.
+    """
+    if state.signals.fact(rank, "lr/scheduler") is not None:
+        return None
+    groups = {n: curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if _is_rate(n)}
+    places = {n: state.signals.fact(rank, f"{n}/group") for n in groups}
+    firsts = [n for n, place in places.items() if place is not None and place[1] == "0"]
+    others = [groups[n].values for n in groups if n not in firsts]
+    if len(firsts) != 1 or not others or _now(state, rank, curve) < ALONE:
+        return None
+    mine = groups[firsts[0]].values
+    peak = float(mine.max()) if len(mine) else 0.0
+    constant = all(len(one) and np.ptp(one) == 0 and abs(one[0] - peak) <= 0.01 * peak for one in others)
+    if not constant or len(np.unique(mine)) < SHAPE or mine[-1] > FALLEN * peak:
+        return None
+    step = int(groups[firsts[0]].steps[np.flatnonzero(mine < peak)[0]])
+    text = (
+        f"the learning rate of the first parameter group has gone from {figure(peak)} to {figure(float(mine[-1]))}, and"
+        f" that of the other {len(others)} has stayed at {figure(peak)} since the first step"
+    )
+    why = "the schedule is written into param_groups[0] alone, and the other groups have none"
+    return Odd("first", Severity.WARNING, text, why, step, 0.75)
+
+
 def huge(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It is so high for its optimizer that a step undoes the last one, and the loss says so."""
     kind = state.signals.fact(rank, "lr/0/optimizer")
@@ -198,4 +247,6 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
     return Odd("unstepped", Severity.INFO, text, why, now, 0.6)
 
 
-_RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (never, gone, low, swinging, huge, unstepped)
+_RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (
+    never, gone, low, swinging, beyond, first_alone, huge, unstepped,
+)  # fmt: skip

@@ -13,6 +13,7 @@ from diagd.daemon.state.tensors import TensorInfo
 
 GRADIENT, UPDATE, HELD = "grad_norm/", "update_norm/", "param_norm/"
 BESIDES = ("lora", "adapter", "prompt", "prefix", "ia3")  # what is trained beside frozen weights is called so
+ROUTERS = frozenset({"router", "gate", "gating", "routing", "wg"})  # modules, as layers with experts call theirs
 EXPERTS = ("expert", "moe")  # some may get no token for long
 
 
@@ -82,6 +83,13 @@ def is_besides(name: str) -> bool:
 def is_expert(name: str) -> bool:
     """Whether it is one of several of which a router chooses."""
     return any(word in name.lower() for word in EXPERTS)
+
+
+def is_router(name: str) -> bool:
+    """Whether it chooses of experts."""
+    parts = name.lower().split(".")
+    inside = any(part.startswith("expert") for part in parts)
+    return not inside and any(part in ROUTERS or part.startswith("router") for part in parts)
 
 
 def weights(state: JobState, rank: int) -> list[Weight]:
