@@ -240,13 +240,15 @@ def shm(run: Run, used: Floats, total: float, every: int = 50) -> Run:
 
 
 def test_a_small_shared_memory_that_is_nearly_full_is_named() -> None:
-    found = shm(Run(1, 200), np.array([1.0, 60.0, 62.0, 63.0]) * MIB, 64 * MIB).one()
+    held = [1.0, 60.0, 62.0, 63.0, 62.0, 63.0]
+    assert shm(Run(1, 200), np.array(held[:-1]) * MIB, 64 * MIB).finds() == []  # not for long enough
+    found = shm(Run(1, 200), np.array(held) * MIB, 64 * MIB).one()
     assert (found.kind, found.names, found.causes[0].key) == ("memory.shm", ("shm",), "small")
 
 
 def test_what_others_left_there_is_no_fault_of_the_job() -> None:
-    assert shm(Run(1, 200), np.full(4, 63.0) * MIB, 64 * MIB).finds() == []
-    assert shm(Run(1, 200), np.array([1.0, 20.0, 21.0, 20.0]) * MIB, 64 * MIB).finds() == []
+    assert shm(Run(1, 200), np.full(6, 63.0) * MIB, 64 * MIB).finds() == []
+    assert shm(Run(1, 200), np.array([1.0, 20.0, 21.0, 20.0, 21.0, 20.0]) * MIB, 64 * MIB).finds() == []
 
 
 def test_shared_memory_that_fills_is_named_with_when_it_is_full() -> None:
@@ -263,7 +265,7 @@ def test_batches_that_are_kept_as_they_come_from_the_workers_are_named_with_what
 
 
 def test_files_can_run_out_too() -> None:
-    run = shm(Run(1, 200), np.array([1.0, 2.0, 2.0, 2.0]) * GIB, 64 * GIB)
+    run = shm(Run(1, 200), np.array([1.0, 2.0, 2.0, 2.0, 2.0, 2.0]) * GIB, 64 * GIB)
     run.tells(0, "memory/shm_inodes_free", np.array([100_000.0, 12.0]))
     assert "12 more files fit" in run.one().summary
 

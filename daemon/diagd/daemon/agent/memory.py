@@ -11,6 +11,7 @@ from diagd.daemon.agent.usage import DATA_WORKER, Meter
 
 PREFIX = "memory/"
 OFTEN_S = 0.45
+SHM_S = 0.9  # it may fill within half a minute
 SELDOM_S = 5.0
 _SHARED_OUT_S = 30.0  # smaps_rollup walks all pages of a process
 _SHARED_OUT_COST = 1000.0  # and never takes more than a thousandth of the time
@@ -26,10 +27,10 @@ class MemoryMeter:
     (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers:
     another one, and they were started anew), where there are some; the same of all its other children as
     `memory/child_rss`, `memory/child_count` and `memory/child_first`; `memory/at_s`, the time of it.
+    Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
-    at a cgroup's limit), `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`, `memory/fds`,
-    `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
-    `memory/worker_pss`.
+    at a cgroup's limit), `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells
+    cheaply, `memory/pss` and `memory/worker_pss`.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class MemoryMeter:
         self._proc = proc
         self._folders = tuple(folders)
         self._devices = devices
-        self._often_s = self._seldom_s = self._shared_out_s = -1e9
+        self._often_s = self._shm_s = self._seldom_s = self._shared_out_s = -1e9
         self._shared_out_every_s = _SHARED_OUT_S
         self._had_workers = False
         self._seen: dict[int, int] = {}  # children: how often each was looked at without being a data worker
@@ -52,9 +53,12 @@ class MemoryMeter:
         workers = self._data_workers(meter)
         found = {"at_s": now_s, "rss": float(stat.rss_bytes), **self._of_workers(workers)}
         found |= self._of_others([pid for pid in meter.living_children() if pid not in workers])
+        if now_s - self._shm_s >= SHM_S:
+            self._shm_s = now_s
+            found |= _shm(f"{self._proc.root}/{self._pid}/root/dev/shm")
         if now_s - self._seldom_s >= SELDOM_S:
             self._seldom_s = now_s
-            found |= self._room() | _shm(self._proc.root / str(self._pid) / "root/dev/shm")
+            found |= self._room()
             found |= {"fds": float(len(listed(f"{self._proc.root}/{self._pid}/fd")))}
             found |= {"children": float(len(meter.living_children()))}
         if now_s - self._shared_out_s >= self._shared_out_every_s:
@@ -123,7 +127,7 @@ def _pss(proc: Procfs, pid: int) -> float:
     return 0.0
 
 
-def _shm(folder: Path) -> dict[str, float]:
+def _shm(folder: str) -> dict[str, float]:
     """The shared memory that the process sees, which in a container is its own."""
     try:
         found = os.statvfs(folder)

@@ -17,7 +17,7 @@ FEW_INODES = 1000
 LONG_STEPS = 300
 INFO_STEPS, INFO_BYTES = 100, 128 * MIB  # a cache in it that is still being filled looks the same
 KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
-TWICE = 2  # samples, 5 s apart
+OFTEN = 5  # samples, a second apart
 
 
 def shm(state: JobState) -> Iterator[Finding]:
@@ -35,9 +35,9 @@ def shm(state: JobState) -> Iterator[Finding]:
 
 def _full(state: JobState, rank: int) -> Finding | None:
     used, free = state.signals.series(rank, USED), state.signals.series(rank, FREE)
-    if used is None or free is None or min(len(used), len(free)) < TWICE:
+    if used is None or free is None or min(len(used), len(free)) < OFTEN:
         return None
-    most, total = float(free.values[-TWICE:].max()), float(used.values[-1] + free.values[-1])
+    most, total = float(free.values[-OFTEN:].max()), float(used.values[-1] + free.values[-1])
     inodes = newest(state, rank, INODES)
     few = inodes is not None and inodes < FEW_INODES
     grew = float(used.values[-1] - used.values.min()) > 0  # what other programs left there is no fault of this job
