@@ -5,11 +5,14 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from tests.aggregator.fakes import incident
+from tests.detectors.memories import Run, flat, leak
 from tests.detectors.scalars import signals
 from tests.detectors.states import job
 
 from diagd.daemon.aggregator.plotting import MAX_LINES, MAX_POINTS, plots_of
+from diagd.daemon.detectors.growth import MIB
 from diagd.daemon.state.job import JobState
 
 
@@ -52,6 +55,22 @@ def test_a_long_series_keeps_its_peaks_and_its_first_value_that_is_not_finite() 
     assert len(line["steps"]) <= MAX_POINTS * 3 // 2
     assert {50.0, -3.0, None} <= set(line["values"])
     assert line["steps"] == sorted(line["steps"])
+
+
+def test_memory_that_leaks_is_drawn_on_until_it_is_full() -> None:
+    run = Run(2, 200).tells(0, "memory/rss", leak(200, 2.0)).tells(1, "memory/rss", flat(200))
+    run.tells(0, "memory/available", np.array([100.0 * MIB]))
+    found = replace(incident(), names=("rss",), ranks=(0,), step=20, kind="memory.host_leak")
+    (plot,) = plots_of(run.state, (found,))
+    ((line),) = plot["forecasts"]
+    assert line["label"] == "rank 0"
+    assert (line["steps"][0], line["steps"][1] - line["steps"][0]) == (200, pytest.approx(50, abs=3))
+    assert line["values"][1] - line["values"][0] == pytest.approx(100 * MIB, rel=0.05)
+    run.state.signals.put(0, "memory/available", [201], [1e15])  # room for ever: as far ahead as it has grown
+    (line,) = plots_of(run.state, (found,))[0]["forecasts"]
+    assert 100 < line["steps"][1] - line["steps"][0] < 200
+    other = replace(found, kind="training.loss_spike")
+    assert plots_of(run.state, (other,))[0]["forecasts"] == []
 
 
 def test_plots_are_json() -> None:

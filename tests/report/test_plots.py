@@ -28,6 +28,21 @@ def test_a_line_runs_from_left_to_right_and_a_larger_value_lies_higher() -> None
     assert all(TOP <= y <= FOOT for _, y in places)
 
 
+def test_a_forecast_goes_on_in_the_colour_of_its_line_and_within_the_picture() -> None:
+    ahead = [{"label": "rank 0", "steps": [2, 6], "values": [3.0, 9.0]}]
+    drawn = figure(plot([1.0, 2.0, 3.0], forecasts=ahead))
+    assert drawn is not None
+    (line,), (forecast,) = drawn["lines"], drawn["forecasts"]
+    assert forecast["colour"] == line["colour"]
+    places = points(forecast["pieces"][0])
+    assert places[0] == points(line["pieces"][0])[-1]
+    assert places[-1][0] == pytest.approx(WIDTH - 10)
+    assert TOP <= places[-1][1] < places[0][1] <= FOOT
+    made = report()
+    made["plots"] = [plot([1.0, 2.0, 3.0], forecasts=ahead)]
+    assert 'class="ahead"' in page(made)
+
+
 def test_values_over_decades_are_drawn_by_their_logarithm() -> None:
     drawn = figure(plot([1e-3, 1e0, 1e3]))
     assert drawn is not None

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from diagd.daemon.detectors.memory import growth_of, newest
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.signals import Series
 
 ALWAYS = ("loss", "grad_norm", "lr/0", "memory/rss")
+MEMORY = "memory/"
 FOLDERS = ("", "logged/", "memory/", "scaler/")  # where a name that an incident tells may be kept
 MAX_PLOTS = 8
 MAX_LINES = 4
@@ -21,7 +23,8 @@ def plots_of(state: JobState, incidents: Sequence[Incident]) -> list[dict[str, A
     names = list(dict.fromkeys([*_at_fault(state, incidents), *ALWAYS]))
     culprits = {rank for incident in incidents for rank in incident.ranks}
     marks = sorted({(incident.step, incident.kind) for incident in incidents if incident.step is not None})
-    found = (_plot(state, name, culprits, marks) for name in names)
+    leaking = {rank for incident in incidents if incident.kind.startswith("memory.") for rank in incident.ranks}
+    found = (_plot(state, name, culprits, marks, leaking) for name in names)
     return [plot for plot in found if plot is not None][:MAX_PLOTS]
 
 
@@ -34,7 +37,9 @@ def _at_fault(state: JobState, incidents: Iterable[Incident]) -> Iterable[str]:
             yield from (f"{what}/{told}" for what in ("grad_norm", "update_norm") if f"{what}/{told}" in known)
 
 
-def _plot(state: JobState, name: str, culprits: set[int], marks: Sequence[tuple[int, str]]) -> dict[str, Any] | None:
+def _plot(
+    state: JobState, name: str, culprits: set[int], marks: Sequence[tuple[int, str]], leaking: set[int]
+) -> dict[str, Any] | None:  # fmt: skip
     ranks = sorted(state.signals.ranks(name), key=lambda rank: (rank not in culprits, rank))[:MAX_LINES]
     lines = [(rank, series) for rank in sorted(ranks) if (series := state.signals.series(rank, name)) is not None]
     if not any(len(series.steps) > 1 for _, series in lines):
@@ -45,7 +50,20 @@ def _plot(state: JobState, name: str, culprits: set[int], marks: Sequence[tuple[
         "series": [{"label": f"rank {rank}", **_thinned(series)} for rank, series in lines],
         "marks": [{"step": step, "label": kind} for step, kind in marks if step <= last],
         "limit": None,
+        "forecasts": [line for rank, _ in lines if rank in leaking and (line := _forecast(state, rank, name))],
     }
+
+
+def _forecast(state: JobState, rank: int, name: str) -> dict[str, Any] | None:
+    """Where a memory that grows will be: on until it is full, or for as many steps as it has grown so far."""
+    found = growth_of(state, rank, name) if name.startswith(MEMORY) else None
+    if found is None:
+        return None
+    room = newest(state, rank, MEMORY + "available")
+    ahead = min(found.steps, found.steps_until(room)[0] if room is not None else found.steps)
+    values = [found.now, found.now + found.slope * ahead]
+    return {"label": f"rank {rank}", "steps": [found.until, found.until + ahead],
+            "values": [float(f"{value:.6g}") for value in values]}  # fmt: skip
 
 
 def _thinned(series: Series) -> dict[str, list[Any]]:

@@ -52,10 +52,13 @@ def figure(plot: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Args:
         plot: `title`; `series`, each with a `label`, `steps` and `values` (null: not a finite number); `marks`, each
-            with a `step` and a `label`; `limit`, a value that is drawn as a line, or null.
+            with a `step` and a `label`; `limit`, a value that is drawn as a line, or null; `forecasts`, as the series:
+            where those of the same label will be.
     """
-    lines = [(str(one["label"]), list(zip(one["steps"], one["values"], strict=True))) for one in plot["series"]]
-    finite = [(x, y) for _, points in lines for x, y in points if y is not None]
+    lines = _lines(plot["series"])
+    colours = dict(zip(dict.fromkeys(label for label, _ in lines), itertools.cycle(COLOURS), strict=False))
+    ahead = _lines(plot.get("forecasts") or [])
+    finite = [(x, y) for _, points in (*lines, *ahead) for x, y in points if y is not None]
     if not finite:
         return None
     limit = plot.get("limit")
@@ -69,11 +72,19 @@ def figure(plot: Mapping[str, Any]) -> dict[str, Any] | None:
         "marks": [{"at": across.place(mark["step"]), **mark} for mark in plot["marks"]],
         "limit": up.place(float(limit)) if limit is not None else None,
         "lines": [
-            {"label": label, "colour": colour, "pieces": list(_pieces(across, up, points))}
-            for (label, points), colour in zip(lines, itertools.cycle(COLOURS), strict=False)
+            {"label": label, "colour": colours[label], "pieces": list(_pieces(across, up, points))}
+            for label, points in lines
+        ],
+        "forecasts": [
+            {"label": label, "colour": colours.get(label, COLOURS[-1]), "pieces": list(_pieces(across, up, points))}
+            for label, points in ahead
         ],
         "bad": sorted({across.place(x) for _, points in lines for x, y in points if y is None}),
     }
+
+
+def _lines(series: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Point]]]:
+    return [(str(one["label"]), list(zip(one["steps"], one["values"], strict=True))) for one in series]
 
 
 def _across(steps: Sequence[float], marks: Sequence[float]) -> Scale:
