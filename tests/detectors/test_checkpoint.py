@@ -1,6 +1,7 @@
 """What was left in a checkpoint, as the ranks tell it."""
 
 import pytest
+from tests.detectors.scalars import signals
 from tests.detectors.states import Job, job
 
 from diagd.daemon.detectors.finding import Severity
@@ -31,6 +32,30 @@ def test_it_is_said_what_was_left(name: str, text: str, names: tuple[str, ...], 
 
 def test_only_the_ranks_that_left_it_are_named() -> None:
     assert told("optimizer", "last.pt|12", (1,)).finds().ranks == (1,)
+
+
+def resumed(before: float, after: float, took: int = 60) -> Job:
+    made = job(1).train(0).passes(1.0)
+    losses = [2.0 * (before / 2.0) ** (step / took) for step in range(1, took)] + [after * 0.9**s for s in range(40)]
+    signals(made.state, 0, "loss", range(1, len(losses) + 1), losses)
+    signals(made.state, 0, "checkpoint/took", [took], [1.0])
+    return made
+
+
+@pytest.mark.parametrize(("before", "after", "said"), [
+    (0.1, 2.1, True),
+    (0.1, 1.4, True),
+    (0.1, 0.8, False),  # an older checkpoint
+    (1.2, 2.0, False),  # it had not learned much
+    (0.1, 0.1, False),
+])  # fmt: skip
+def test_weights_with_which_the_run_begins_anew_are_worth_knowing(before: float, after: float, said: bool) -> None:
+    made = resumed(before, after)
+    found = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert [(f.severity, f.step, f.causes[0].key) for f in found] == ([(Severity.INFO, 60, "fallen")] if said else [])
+    late = resumed(before, after)
+    late.state.signals._series[0].pop("checkpoint/took")
+    assert not [f for f in late.find() if f.kind == "divergence.checkpoint"]
 
 
 @pytest.mark.parametrize(("name", "text"), [("names", ""), ("loaded", "Net"), ("names", "cut off at a strange place")])

@@ -114,6 +114,32 @@ def test_a_recv_from_any_rank_meets_any_send() -> None:
     assert critical(job(3).receives(0).sends(1, peer=0).outside(2).works(2, "cpu").passes(30).find()) == []
 
 
+def ring(rounds: int, silent: int | None) -> Job:
+    """Each rank sends to its right, then receives from its left; one sends no more after so many rounds."""
+    made, line = job(4), at("exchange", line=45)
+    for rank in range(4):
+        right, left = (rank + 1) % 4, (rank - 1) % 4
+        for _ in range(rounds):
+            made.did(rank, "SEND", line, peer=right).did(rank, "RECV", line, peer=left)
+        for _ in range(3 if rank == silent else 0):
+            made.did(rank, "RECV", line, peer=left)
+        if rank != silent:
+            made.did(rank, "SEND", line, peer=right)
+        made.receives(rank, peer=left, site=line)
+    return made.passes(2)
+
+
+@pytest.mark.parametrize(("rounds", "silent", "ranks"), [
+    (12, 1, (1,)), (12, None, (0, 1, 2, 3)), (5, 1, (0, 1, 2, 3)),  # too few to know what is usual
+])  # fmt: skip
+def test_who_goes_on_without_a_send_that_it_has_always_made_is_at_fault(
+    rounds: int, silent: int | None, ranks: tuple[int, ...]
+) -> None:
+    found = ring(rounds, silent).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", ranks)
+    assert ("gone on without a send" in found.summary) == (ranks == (1,))
+
+
 def test_a_recv_from_any_rank_is_no_circle_while_someone_may_still_send() -> None:
     open_ = job(3).receives(0).receives(1, peer=0).outside(2).works(2, "cpu").passes(30)
     assert critical(open_.find()) == []

@@ -77,6 +77,9 @@ def test_some_of_the_replicas_may_share_their_batches_where_they_have_no_group_o
         detail = made.ranks[rank].detail
         made.ranks[rank].detail = detail.with_(groups=(*detail.groups, Group("pair", (0, 1))))
     assert made.passes(1).find() == ()
+    for rank in range(2):  # the wrapper's own, replicas of one shard: nothing that shares a sample
+        made.state.signals.put_fact(rank, "data/replica_groups", 1, f"0:1:1 {rank}:2:{2 - rank}")
+    assert made.passes(1).finds().ranks == (0, 1)
 
 
 def test_it_is_said_since_when_the_batches_are_equal() -> None:

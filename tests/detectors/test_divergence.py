@@ -159,6 +159,56 @@ def test_buffers_that_differ_because_the_weights_do_are_no_fault_of_their_own() 
     assert training({DDP: own, MEAN: own}).finds().kind == "divergence.parameter"
 
 
+def test_weights_that_part_all_at_once_are_a_fault_where_all_are_given_the_same_gradients() -> None:
+    """As where one rank goes on with other moments; a script that gives ranks other weights does not reduce them."""
+    tensors = dict.fromkeys(named(PLAIN, "Net.a", "Net.b", "Net.c"), only(2, since=30))
+    assert not training(tensors).find()
+    gradients = dict.fromkeys(named(replace(PLAIN, kind="gradient"), "Net.a", "Net.b", "Net.c"), same)
+    found = training({**tensors, **gradients}).finds()
+    assert (found.kind, found.ranks, found.severity) == ("divergence.parameter", (2,), Severity.WARNING)
+    parted = dict.fromkeys(gradients, lambda rank, step: own(rank, step) if step > 30 else same(rank, step))
+    assert not training({**tensors, **parted}).find()
+
+
+def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> None:
+    """As where weights are broadcast at first and averaged after each ten steps."""
+    made = training({PLAIN: lambda rank, step: own(rank, step) if step else 5})
+    assert made.finds().kind == "divergence.parameter"
+    for placed in made.ranks.values():
+        placed.facts.operations = 8
+        signals(made.state, placed.facts.rank, "step/collectives", [1, 2, 3], [8.0] * 3)
+    made.passes(1.0)
+    assert not made.find()
+
+
+def test_frozen_weights_that_differ_are_told_of_ranks_whose_trained_ones_are_always_equal() -> None:
+    """As where a script broadcasts by hand what requires a gradient, and nothing else."""
+    frozen = replace(PLAIN, name="Net.basis", trainable=False, owned=False)
+    made = training({PLAIN: same, frozen: lambda rank, step: rank})
+    assert not made.find()  # they may be parts of a model that shares its input
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/exchanges", 9, "none")
+    found = made.finds()
+    assert (found.kind, found.severity, found.names) == ("divergence.frozen", Severity.WARNING, ("Net.basis",))
+    experts = training({PLAIN: same, replace(frozen, name="Net.experts.0.w"): lambda rank, step: rank})
+    for rank in range(3):
+        experts.state.signals.put_fact(rank, "data/exchanges", 9, "none")
+    assert not experts.find()
+
+
+def test_statistics_of_replicas_that_no_wrapper_knows_are_worth_knowing() -> None:
+    prior = replace(MEAN, name="Criterion.prior", placement="plain", peers=())
+    made = training({replace(DDP, placement="fsdp", peers=(), local=True): own, prior: own})
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/replicas", 1, "fsdp 0:2:1")
+    found = made.finds()
+    assert (found.kind, found.severity, found.names) == ("divergence.buffer", Severity.INFO, ("Criterion.prior",))
+    counter = training({replace(prior, dtype="int64"): own})
+    for rank in range(3):
+        counter.state.signals.put_fact(rank, "data/replicas", 1, "fsdp 0:2:1")
+    assert not counter.find()
+
+
 @pytest.mark.parametrize(
     ("tensors", "why"),
     [

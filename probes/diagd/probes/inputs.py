@@ -6,6 +6,7 @@ after an optimizer's step: a hook on all modules is there only until then, and n
 
     data/input     the fingerprint (52 bits) of a step's first forward pass
     data/replicas  fact: the wrapper's name and its ranks ("ddp 0:7:1" as first, last and step, or "ddp 0,1,4")
+    data/replica_groups fact: the groups among these ranks that are the wrapper's own, in which none shares a sample
     data/exchanges fact, without a wrapper: which operations the first steps exchange parts of what they compute by
     data/dropout   fact: modules that drop elements at random, and are in training mode
 """
@@ -145,6 +146,8 @@ def _tell_replicas(wrapper: Any) -> bool:
     found = _ranks(wrapper)
     if found is not None:
         SIGNALS.fact("data/replicas", f"{found[0]} {_written(sorted(found[1]))}")
+        if type(wrapper).__name__ == "FSDPState" and (parts := placement.parts_of_mesh(wrapper)):
+            SIGNALS.fact("data/replica_groups", " ".join(_written(sorted(ranks)) for ranks in parts))
     return found is not None
 
 

@@ -11,11 +11,18 @@ class Placement(NamedTuple):
 
     `peers`: the global ranks that must hold the same, this one among them; None where nothing says so.
     `local`: nothing to compare: a shard that no other rank holds, or what is made equal before each use.
+    `over`: the global ranks that hold a part of it, where it is split: what does not depend on the part is the same.
     """
 
     text: str
     peers: tuple[int, ...] | None = None
     local: bool = False
+    over: tuple[int, ...] = ()
+
+    @property
+    def of_whole(self) -> "Placement":
+        """The same of what each rank keeps of the whole."""
+        return Placement(self.text, self.over) if len(self.over) > 1 else self
 
 
 PLAIN = Placement("plain")
@@ -48,10 +55,23 @@ def fully_sharded_over(state: Any) -> list[int]:
 
     The outermost module may have no parameters of its own: then those below it tell, from its second call on.
     """
+    mesh = _mesh(state)
+    return mesh.mesh.flatten().tolist() if mesh is not None else []
+
+
+def parts_of_mesh(state: Any) -> list[list[int]]:
+    """The ranks along each dimension of that mesh, on this rank's place in the others; empty where there is but one."""
+    mesh = _mesh(state)
+    if mesh is None or mesh.ndim < 2 or (here := mesh.get_coordinate()) is None:
+        return []
+    lines = (tuple(slice(None) if one == along else at for one, at in enumerate(here)) for along in range(mesh.ndim))
+    return [mesh.mesh[line].tolist() for line in lines]
+
+
+def _mesh(state: Any) -> Any:
     below = getattr(getattr(state, "_state_ctx", None), "all_states", ())
     groups = [group for one in (state, *below) for group in getattr(one, "_fsdp_param_groups", ())]
-    mesh = getattr(getattr(groups[0], "mesh_info", None), "mesh", None) if groups else None
-    return mesh.mesh.flatten().tolist() if mesh is not None else []
+    return getattr(getattr(groups[0], "mesh_info", None), "mesh", None) if groups else None
 
 
 def of_dtensor(tensor: Any) -> Placement:
@@ -65,7 +85,7 @@ def of_dtensor(tensor: Any) -> Placement:
     where = tuple(
         slice(None) if placement.is_replicate() else at for placement, at in zip(placements, here, strict=True)
     )
-    return _among(text, mesh.mesh[where].flatten().tolist())
+    return _among(text, mesh.mesh[where].flatten().tolist())._replace(over=tuple(sorted(mesh.mesh.flatten().tolist())))
 
 
 def _ddp(module: Any) -> Wrapped:
@@ -88,6 +108,7 @@ def _fsdp(module: Any) -> Wrapped:
         parameters = _among(text, _ranks(between)) if between is not None else Placement(text, local=True)
     else:
         parameters = Placement(text, local=True)
+    parameters = parameters._replace(over=tuple(sorted(_ranks(module.process_group))))
     ignored = getattr(module, "_ignored_params", None) or ()
     buffers = _among(text, _ranks(module.process_group))  # it leaves them to each rank
     return Wrapped(parameters, buffers, frozenset(id(parameter) for parameter in ignored))

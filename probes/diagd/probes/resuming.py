@@ -5,6 +5,7 @@ which goes on from a checkpoint of its own leaves the optimizer's moments or the
 checkpoint of another run nothing is said: fine-tuning takes the weights alone, and means to.
 
     checkpoint/loaded     fact: weights were loaded, into this class or from this file: the run need not begin untrained
+    checkpoint/took       scalar: weights were loaded before this step
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
     checkpoint/moments    fact: an optimizer has loaded state, of so many parameters
     checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
@@ -57,6 +58,7 @@ class _Resuming:
     def __init__(self) -> None:
         self.written: set[str] = set()
         self.file: _File | None = None  # the newest one that holds more than weights
+        self.took = 0  # the last step before which weights were loaded
         self.began_s = time.time()
         self.stepping: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that were in use before that was read
 
@@ -163,6 +165,10 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _model_took(token: Any, result: Any) -> None:
     module, given = token
+    step = max(STATE.live[_STEP], 0) + 1 if STATE.live is not None else 0
+    if given and step > RESUMING.took:
+        RESUMING.took = step
+        SIGNALS.record("checkpoint/took", 1.0, step)
     if given and "checkpoint/loaded" not in _told:
         _told.add("checkpoint/loaded")
         SIGNALS.fact("checkpoint/loaded", type(module).__name__)

@@ -43,7 +43,8 @@ def of(optimizer: Any, owners: dict[int, Owner]) -> Iterator[tuple[Owner, Any, C
             if tensor is None or not (tensor.shape == mine.shape or (key == STEP and not counted)):
                 continue
             counted = counted or key == STEP
-            yield owner._replace(name=f"{owner.name}.{key}"), tensor, _reader(place, key)
+            placement = owner.placement.of_whole if key == STEP else owner.placement  # each part counts the same steps
+            yield owner._replace(name=f"{owner.name}.{key}", placement=placement), tensor, _reader(place, key)
 
 
 def _reader(place: Place, key: str) -> Callable[[], Any]:

@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.training.curves import Curve, figure
+from diagd.daemon.detectors.training.run import Run
 
+LOADS = 8  # the newest ones
+LEAST, LATEST, FIRST, AFTER = 24, 16, 3, 24  # samples of the loss before, of these the last; samples, steps after it
+LEARNT, BACK = 0.5, 0.6  # of what the loss was at first; of what had been gained
 _SURE = 0.9  # seen in the rank itself; that it was not meant so is left open
 
 
@@ -17,6 +24,42 @@ def checkpoint(scene: Scene) -> Iterator[Finding]:
             ranks = tuple(sorted(facts))
             step, text = facts[ranks[0]]
             yield tell(ranks, step, text.split("|"))
+    yield from fallen_back(scene)
+
+
+def fallen_back(scene: Scene) -> Iterator[Finding]:
+    """Weights that were loaded in the middle of the run, and with which the loss is as it was at the beginning.
+
+    Worth knowing, and no more: a script may mean to begin anew, as for another fold.
+    """
+    run = Run(scene)
+    if run.reinforced or run.adversarial:
+        return
+    fell = {rank: fall for rank, curve in run.losses().items() if (fall := _fall(scene, rank, curve)) is not None}
+    if not fell:
+        return
+    ranks = tuple(sorted(fell))
+    step, before, after, begin = fell[ranks[0]]
+    text = (
+        f"with the weights that {words.ranks_text(ranks)} {words.verb(ranks, 'has', 'have')} loaded before step {step}"
+        f" the loss is as it was at first ({figure(begin)}): {figure(after)}, after {figure(before)}"
+    )
+    seen = f"loss {figure(before)} before load_state_dict, {figure(after)} in the steps after it"
+    yield _finding("fallen", ranks, step, text, seen, ("loss", "load_state_dict"), Severity.INFO)
+
+
+def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, float, float, float] | None:
+    """The step, and the loss before it, after it and at the beginning; None where it has not fallen back."""
+    took = scene.state.signals.series(rank, "checkpoint/took")
+    for step in took.steps[-LOADS:].tolist() if took is not None else ():
+        earlier = curve.values[curve.steps < step]
+        after = curve.values[(curve.steps >= step) & (curve.steps < step + AFTER)][:FIRST]
+        if len(earlier) < LEAST or len(after) < FIRST:
+            continue
+        begin, before, now = curve.begin(), float(np.median(earlier[-LATEST:])), float(np.median(after))
+        if 0 < before < LEARNT * begin and now - before > BACK * (begin - before):
+            return step, before, now, begin
+    return None
 
 
 def _fact(scene: Scene, rank: int, name: str) -> tuple[int, str] | None:
@@ -55,14 +98,25 @@ def _schedule(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
     return _finding("schedule", ranks, step, text, seen, ("lr", "scheduler"))
 
 
-def _finding(key: str, ranks: tuple[int, ...], step: int, text: str, seen: str, names: tuple[str, ...]) -> Finding:
+def _finding(
+    key: str, ranks: tuple[int, ...], step: int, text: str, seen: str, names: tuple[str, ...],
+    severity: Severity = Severity.WARNING,
+) -> Finding:  # fmt: skip
     why = {
         "names": "the model was saved inside a wrapper and is loaded without it, or the other way round",
         "optimizer": "the script loads the model and not the optimizer",
         "schedule": "the script loads the model and not the scheduler",
+        "fallen": "what was loaded has the right names and shapes, and is not what was trained: tensors in another"
+        " order, of another model or of another time",
     }[key]
-    cause = Cause(key, why, _SURE, Basis.OBSERVATION, (Evidence(seen, "probe", ranks[0], step),))
+    cause = Cause(
+        key,
+        why,
+        _SURE if severity is Severity.WARNING else 0.6,
+        Basis.OBSERVATION,
+        (Evidence(seen, "probe", ranks[0], step),),
+    )
     return Finding(
-        "divergence.checkpoint", Severity.WARNING, ranks, words.shortened(text), (cause,), names=names, step=step,
+        "divergence.checkpoint", severity, ranks, words.shortened(text), (cause,), names=names, step=step,
         sure=True, goes_on=True, key=key,
     )  # fmt: skip

@@ -24,7 +24,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
     strayed = history.first_time(scene, waits)
     left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
-    culprits, tie = (strayed or left, False) if strayed or left else _out_of_order(waits)
+    stopped = () if strayed or left else history.stopped_sending(scene, waits)
+    known = strayed or left or stopped
+    culprits, tie = (known, False) if known else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
@@ -37,7 +39,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=_summary(scene, component, waits, culprits, tie),
+        summary=_summary(scene, component, waits, culprits, tie, bool(stopped)),
         locations=locations,
         causes=(_cause(scene, component, waits, tie, kind),),
         step=scene.step(component),
@@ -87,14 +89,18 @@ def _path(scene: Scene, component: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _summary(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool
-) -> str:
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool,
+    stopped: bool,
+) -> str:  # fmt: skip
     path = [r for r in _path(scene, component) if r in waits]
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
     steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
     left = set(culprits) <= set(_left_alone(waits))
     said = "not in the send or recv that others wait for" if left else "out of order"
     who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} {said}: "
+    if stopped:
+        has = words.verb(culprits, "has", "have")
+        who = f"{words.ranks_text(culprits)} {has} gone on without a send that went before each receive until now: "
     return words.shortened(
         f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
     )

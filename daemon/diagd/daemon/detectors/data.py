@@ -7,7 +7,16 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.host_seeds import same_host_numbers
-from diagd.daemon.detectors.replicas import Replicas, SideBySide, alike, equal, replicas_of, side_by_side, streak
+from diagd.daemon.detectors.replicas import (
+    Replicas,
+    SideBySide,
+    alike,
+    equal,
+    members,
+    replicas_of,
+    side_by_side,
+    streak,
+)
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.seeds import same_numbers
 from diagd.daemon.state.job import JobState
@@ -109,12 +118,19 @@ def _same_batch_of_some(state: JobState, replicas: Replicas) -> Iterator[Finding
         newest.setdefault(values[-SEEN:].tobytes(), []).append(rank)
     for ranks in newest.values():
         mine = set(ranks)
-        groups = (set(group.ranks) for rank in ranks for group in state.detail(rank).groups)
+        groups = [set(group.ranks) for rank in ranks for group in state.detail(rank).groups]
+        groups = [group for group in groups if group not in _own_groups(state, ranks)]
         if not 1 < len(ranks) < len(replicas.ranks) or any(1 < len(mine & group) == len(group) for group in groups):
             continue
         found = _same_batch(state, replicas._replace(ranks=tuple(ranks)))
         if found is not None and _losses(state, tuple(ranks), seen.steps[-SEEN:]):
             yield found
+
+
+def _own_groups(state: JobState, ranks: list[int]) -> list[set[int]]:
+    """Groups in which the wrapper averages, over replicas and shards: they have no sample in common."""
+    facts = [fact[1] for rank in ranks if (fact := state.signals.fact(rank, "data/replica_groups")) is not None]
+    return [set(members(text)) for fact in facts for text in fact.split()]
 
 
 def _times_alike(seen: SideBySide | None) -> int:

@@ -78,7 +78,8 @@ def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:
     by_hand = bool(found) and _is_by_hand(state)
     groups: dict[tuple[int, str, str, How, tuple[int, ...]], list[Parted]] = {}
     for one in found:
-        groups.setdefault((_depth(one), one.kind, model_of(one.entry), one.how, one.culprits), []).append(one)
+        depth = _depth(one) + (len(EXPLAINED) if one.aside else 0)  # which explains nothing else
+        groups.setdefault((depth, one.kind, model_of(one.entry), one.how, one.culprits), []).append(one)
     told: dict[tuple[int, ...], int] = {}
     for (depth, kind, model, how, culprits), parts in sorted(groups.items(), key=lambda g: (g[0][0], g[1][0].since)):
         if told.get(culprits, depth) < depth or (kind == "divergence.gradient" and culprits in told):
@@ -108,7 +109,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
-        severity=Severity.CRITICAL if sure else Severity.WARNING,
+        severity=Severity.INFO if all(one.aside for one in found) else Severity.CRITICAL if sure else Severity.WARNING,
         ranks=culprits,
         summary=words.shortened(_summary(culprits, found, how)),
         causes=(cause,),

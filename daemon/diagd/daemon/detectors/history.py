@@ -14,6 +14,7 @@ from diagd.daemon.state.model import Detail, Frame, Operation
 
 AGREED_BEFORE = 8  # so many places at which all were called from the same line, or the lines tell nothing
 AGREES_SURELY = 32  # so many: not by chance, as within one step of a model called from one line; look no further
+SEND, RECV = "SEND", "RECV"
 LOOKS_BACK = 512  # operations; a ring of the box holds no more
 
 
@@ -49,6 +50,25 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
         return ()
     strangers = tuple(sorted(r for r, way in ways.items() if way not in known))
     return strangers if len(strangers) < len(ways) else ()
+
+
+def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of ranks that all wait to receive, those that have gone on without the send that someone waits for.
+
+    Each has sent to whom waits for it at even distances in its own operations until then. None where that is all.
+    """
+    if any(wait.op.name != RECV for wait in waits.values()):
+        return ()
+    found = {wait.op.peer for rank, wait in waits.items() if _went_on(scene.state.details.get(wait.op.peer), rank)}
+    return tuple(sorted(found)) if len(found) < len(waits) else ()
+
+
+def _went_on(detail: Detail | None, receiver: int) -> bool:
+    passed = sorted((op for op in detail.history if op.p2p), key=lambda op: op.entered_s) if detail is not None else []
+    sends = [place for place, op in enumerate(passed) if op.name == SEND and op.peer == receiver]
+    if len(sends) <= AGREED_BEFORE:
+        return False
+    return len(passed) - 1 - sends[-1] > max(after - before for before, after in pairwise(sends))
 
 
 Way = tuple[tuple[str, int], tuple[str, int]]

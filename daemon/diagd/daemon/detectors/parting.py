@@ -7,6 +7,8 @@ from enum import StrEnum
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.meetings import in_bursts, together_until
+from diagd.daemon.detectors.numerics.weights import is_expert
+from diagd.daemon.detectors.replicas import communicates, replicas_of
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 from diagd.daemon.state.tensors import TensorInfo
@@ -14,7 +16,6 @@ from diagd.daemon.state.tensors import TensorInfo
 SEEN_TWICE = 2  # comparisons in a row: one could have met a tensor in the middle of being changed
 EARLY_STEP = 2  # what parts by then has parted with the first updates
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
-OFTEN = 0.5  # operations a step; ranks that communicate less train apart, and meet again now and then if at all
 
 
 class How(StrEnum):
@@ -43,6 +44,7 @@ class Parted:
     classes: list[list[int]]  # ranks by equal content, the largest class first
     said: str = ""  # what else speaks for it
     odd: tuple[int, ...] = ()  # the culprits, where more than their number tells them
+    aside: bool = False  # worth knowing: nothing says that it should be the same, and often it need not be
 
     @property
     def info(self) -> TensorInfo:
@@ -146,13 +148,24 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
     if entry.kind == "state":
         return _of_optimizer(state, entry, models[model_of(entry)])
     if entry.kind == "buffer":
-        return parted_now(entry, "divergence.buffer", how, sure=False) if entry.peers else None
+        one = parted_now(entry, "divergence.buffer", how, sure=False)
+        return one if entry.peers else replace(one, aside=True) if _counts_what_it_sees(state, entry) else None
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
         return parted_now(entry, kind, how, sure=True)
     judge = _owned if info.owned else _left_alone
     return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
+
+
+def _counts_what_it_sees(state: JobState, entry: Entry) -> bool:
+    """Whether a buffer that no wrapper knows is a statistic of replicas, each of its own samples."""
+    floats = all(info.dtype.startswith(("float", "bfloat")) and not info.local for info in entry.infos.values())
+    return floats and _is_of_replicas(state, entry)
+
+
+def _is_of_replicas(state: JobState, entry: Entry) -> bool:
+    return any(set(entry.infos) == set(one.ranks) for one in replicas_of(state))
 
 
 def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parted | None:
@@ -162,6 +175,8 @@ def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parte
     """
     if not entry.peers:
         return None
+    if is_expert(entry.name):
+        return None  # one that no sample goes to is not stepped
     counters = [s for s in siblings if s.kind == "state" and s.name.endswith(".step") and s.peers == entry.peers]
     if any(counter.agreement.unequal >= SEEN_TWICE for counter in counters):
         return _not_loaded(state, parted_now(entry, "divergence.optimizer", How.LOADED, sure=True))
@@ -207,13 +222,23 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     if how is How.NEVER:
         return _is_updated_alike(state, entry, siblings)
     if how is How.CHANGED:
-        return _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
+        apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
+        return apart or _is_given_the_same(entry, siblings)
     if not all(communicates(state, rank) for rank in entry.infos):
         return False
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
         state, entry.infos
     )
+
+
+def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
+    """Whether its gradient was equal on all ranks whenever it was compared, also after it had parted.
+
+    Ranks that a script gives other weights to, as for other folds, do not reduce what they add to them.
+    """
+    mine = (entry.agreement for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
+    return any(not seen.parts and seen.last_equal > weight.agreement.first_unequal for seen in mine)
 
 
 def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> bool:
@@ -228,15 +253,6 @@ def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> boo
     return weight.name in alike and not zero and len(alike) > len(gradients) / 2
 
 
-def communicates(state: JobState, rank: int) -> bool:
-    """Whether the rank communicates about as often as it steps."""
-    columns = state.columns
-    if rank >= len(columns.known):
-        return False
-    issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
-    return max(int(columns.operations[rank]), issued) >= OFTEN * max(int(columns.step[rank]), 1)
-
-
 def _left_alone(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
     """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
     info = entry.infos[min(entry.infos)]
@@ -244,7 +260,8 @@ def _left_alone(state: JobState, entry: Entry, how: How, models: dict[str, list[
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
         return not info.copy and _few(siblings)
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
-        return any(sibling.peers or any(i.placement != "plain" for i in sibling.infos.values()) for sibling in siblings)
+        declared = (s.peers or any(i.placement != "plain" for i in s.infos.values()) for s in siblings)
+        return any(declared) or (not is_expert(entry.name) and _is_of_replicas(state, entry))
     return not (info.copy and _differs_by_design(entry, models))
 
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE
 
+CLOCK = "step/collectives"  # that a rank has entered by the end of a step
 RECENT = 128  # samples of a series that are compared: agents report at different moments
-OFTEN = 0.5  # operations a step
+OFTEN = 0.5  # operations a step; ranks that communicate less train apart, and meet again now and then if at all
 
 
 class Replicas(NamedTuple):
@@ -40,8 +41,8 @@ def replicas_of(state: JobState) -> list[Replicas]:
         return _by_equal_weights(state)
     found = []
     for text, ranks in sorted(told.items()):
-        wrapper, _, members = text.partition(" ")
-        if len(ranks) > 1 and tuple(ranks) == _members(members):
+        wrapper, _, who = text.partition(" ")
+        if len(ranks) > 1 and tuple(ranks) == members(who):
             found.append(Replicas(tuple(ranks), wrapper))
     return found
 
@@ -52,8 +53,8 @@ def _only_averages(state: JobState, rank: int) -> bool:
     return fact is not None and fact[1] == "none"
 
 
-def _members(text: str) -> tuple[int, ...]:
-    """As the probe writes them: `first:last:step`, or one by one; none where that cannot be read."""
+def members(text: str) -> tuple[int, ...]:
+    """Ranks as the probe writes them: `first:last:step`, or one by one; none where that cannot be read."""
     try:
         if ":" in text:
             first, last, step = map(int, text.split(":"))
@@ -66,7 +67,7 @@ def _members(text: str) -> tuple[int, ...]:
 def _by_equal_weights(state: JobState) -> list[Replicas]:
     """All ranks, where each holds all that is trained, always equal, and communicates at its steps."""
     ranks = tuple(range(state.world_size))
-    if len(ranks) < 2 or not all(_communicates(state, rank) and _only_averages(state, rank) for rank in ranks):
+    if len(ranks) < 2 or not all(communicates(state, rank) and _only_averages(state, rank) for rank in ranks):
         return []
     compared = 0
     for entry in state.tensors.entries:
@@ -82,12 +83,17 @@ def _by_equal_weights(state: JobState) -> list[Replicas]:
     return [Replicas(ranks, "")] if compared else []
 
 
-def _communicates(state: JobState, rank: int) -> bool:
+def communicates(state: JobState, rank: int) -> bool:
+    """Whether the rank communicates about as often as it steps; what it does until its first step is not counted."""
     columns = state.columns
     if rank >= len(columns.known) or not columns.known[rank]:
         return False
     issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
-    return max(int(columns.operations[rank]), issued) >= OFTEN * max(int(columns.step[rank]), 1)
+    operations, steps = max(int(columns.operations[rank]), issued), int(columns.step[rank])
+    clock = state.signals.series(rank, CLOCK)
+    if clock is not None and len(clock) and steps > clock.steps[0] == 1:
+        operations, steps = operations - int(clock.values[0]), steps - 1
+    return operations >= OFTEN * max(steps, 1)
 
 
 def side_by_side(state: JobState, ranks: tuple[int, ...], name: str, recent: int | None = RECENT) -> SideBySide | None:
