@@ -181,6 +181,19 @@ def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> No
     assert not made.find()
 
 
+def test_norms_of_stages_begin_alike_and_part_by_design() -> None:
+    def norm(rank: int, step: int) -> int:
+        return own(rank, step) if step else 5
+
+    stage = dict.fromkeys(named(replace(PLAIN, shape=(4, 4)), "Stage.fc.weight", "Stage.proj.weight"), own)
+    norms = dict.fromkeys(named(replace(PLAIN, shape=(4,)), "Stage.norm.weight", "Stage.norm.bias"), norm)
+    assert not training({**stage, **norms}).find()
+    replica = dict.fromkeys(stage, norm)
+    assert training({**replica, **norms}).finds().kind == "divergence.parameter"
+    expert = {replace(PLAIN, name="Stage.experts.0.fc.weight", shape=(4, 4)): own}
+    assert training({**replica, **norms, **expert}).finds().kind == "divergence.parameter"
+
+
 def test_frozen_weights_that_differ_are_told_of_ranks_whose_trained_ones_are_always_equal() -> None:
     """As where a script broadcasts by hand what requires a gradient, and nothing else."""
     frozen = replace(PLAIN, name="Net.basis", trainable=False, owned=False)

@@ -49,7 +49,7 @@ class Parted:
     @property
     def info(self) -> TensorInfo:
         """The tensor, as the first of its ranks has it."""
-        return self.entry.infos[min(self.entry.infos)]
+        return info_of(self.entry)
 
     @property
     def minority(self) -> tuple[int, ...]:
@@ -135,13 +135,18 @@ def _by_model(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return models
 
 
+def info_of(entry: Entry) -> TensorInfo:
+    """The tensor, as the first of its ranks has it."""
+    return entry.infos[min(entry.infos)]
+
+
 def model_of(entry: Entry) -> str:
     """The model's part of the name."""
     return entry.name.partition(".")[0]
 
 
 def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Parted | None:
-    info = entry.infos[min(entry.infos)]
+    info = info_of(entry)
     how = _how(entry, bool(entry.peers))
     if entry.kind == "gradient":
         return None  # by itself: what it does to the weights tells (origins.py)
@@ -224,12 +229,23 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
     if how is How.CHANGED:
         apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
         return apart or _is_given_the_same(entry, siblings)
-    if not all(communicates(state, rank) for rank in entry.infos):
+    if not all(communicates(state, rank) for rank in entry.infos) or _differ_from_the_start(entry, siblings):
         return False
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
         state, entry.infos
     )
+
+
+def _differ_from_the_start(weight: Entry, model: list[Entry]) -> bool:
+    """Whether most of the model does on these ranks, as of stages: norms and biases begin alike on any of them."""
+    trained = [
+        one for one in model
+        if one.kind == "parameter" and info_of(one).owned and not is_expert(one.name) and one.agreement.first != NONE
+        and set(one.infos) == set(weight.infos)
+    ]  # fmt: skip
+    matrices = [one for one in trained if len(info_of(one).shape) > 1] or trained
+    return sum(not one.agreement.first_equal for one in matrices) > len(matrices) / 2
 
 
 def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
@@ -255,7 +271,7 @@ def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> boo
 
 def _left_alone(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
     """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
-    info = entry.infos[min(entry.infos)]
+    info = info_of(entry)
     siblings = models[model_of(entry)]
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
         return not info.copy and _few(siblings)
