@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 from tests.detectors.scalars import signals
 from tests.detectors.states import job
+from tests.detectors.tensors import same, training
 
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.detectors.underflow import underflow
+from diagd.daemon.state.tensors import TensorInfo
 
 STEPS = (1, 9, 25, 33, 49, 65)
 OLD = STEPS[2:]  # looks at which something can have stood still for long
@@ -103,3 +105,25 @@ HEALTHY = {
 @pytest.mark.parametrize("seen", HEALTHY.values(), ids=HEALTHY)
 def test_of_other_trainings_nothing_is_said(seen: Seen) -> None:
     assert find(seen) == []
+
+
+# --- moments in half precision
+
+
+@pytest.mark.parametrize(("dtype", "betas", "said"), [
+    ("bfloat16", "(0.9,0.999)", True),
+    ("bfloat16", "(0.9,0.99)", False),  # loses more than half a step
+    ("float16", "(0.9,0.999)", False),
+    ("float16", "(0.9,0.9999)", True),
+    ("float32", "(0.9,0.9999)", False),
+])  # fmt: skip
+def test_a_decay_below_half_a_step_of_its_dtype_is_worth_knowing(dtype: str, betas: str, said: bool) -> None:
+    made = training({TensorInfo("Net.fc.weight.exp_avg_sq", "state", dtype=dtype, shape=(4, 4)): same}, world=2)
+    for rank in range(2):
+        made.state.signals.put_fact(rank, "optimizer/0", 1, f"AdamW betas={betas} eps=1e-08")
+    found = [f for f in made.find() if f.kind == "precision.underflow"]
+    assert [(f.severity, f.ranks, f.names[0]) for f in found] == (
+        [(Severity.INFO, (0, 1), "Net.fc.weight")] if said else []
+    )
+    without = training({TensorInfo("Net.fc.weight.exp_avg_sq", "state", dtype=dtype, shape=(4, 4)): same}, world=2)
+    assert not without.find()
