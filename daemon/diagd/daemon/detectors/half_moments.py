@@ -54,6 +54,6 @@ def _finding(state: JobState, ranks: tuple[int, ...], dtypes: dict[str, str]) ->
     seen = Evidence(f"exp_avg_sq of {len(names)} parameters is {dtype}, beta2 is {beta:g}", "ledger", ranks[0])
     return Finding(
         "precision.underflow", Severity.INFO, ranks, words.shortened(text),
-        (Cause("decay", why, 0.8, Basis.OBSERVATION, (seen,)),), names=tuple([*names[:NAMES], "exp_avg_sq", dtype]),
+        (Cause("decay", why, 0.8, Basis.OBSERVATION, (seen,)),), names=(*names[:NAMES], "exp_avg_sq", dtype),
         step=1, sure=True, goes_on=True, key="decay",
     )  # fmt: skip
