@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from diagd.probes import states
-from diagd.probes.box.ledger import Kind
+from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.placement import Placement
 from diagd.probes.states import Owner
 
@@ -64,3 +64,13 @@ def test_no_parameter_is_referred_to_weakly_as_torch_then_refuses_to_move_it() -
     found = list(states.of(stepped(model, torch.optim.AdamW), owners(model)))
     assert found
     assert not any(weakref.getweakrefs(p) for p in model.parameters())
+
+
+def test_steps_are_counted_alike_on_all_ranks_that_hold_a_part() -> None:
+    model = nn.Linear(3, 2)
+    shard = Placement("dtensor S(0)", (0,), local=True, over=(0, 1, 2))
+    flags = 3 | int(Flag.LOCAL)
+    mine = {id(p): Owner(f"Net.{name}", Kind.STATE, shard, flags) for name, p in model.named_parameters()}
+    found = {owner.name: owner for owner, _, _ in states.of(stepped(model, torch.optim.AdamW), mine)}
+    assert (found["Net.weight.step"].placement.peers, found["Net.weight.step"].flags) == ((0, 1, 2), 3)
+    assert (found["Net.weight.exp_avg"].placement, found["Net.weight.exp_avg"].flags) == (shard, flags)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from diagd.probes import inventory
-from diagd.probes.box.ledger import Kind
+from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.placement import Placement
 from diagd.probes.places import Place, places
 
@@ -23,6 +23,12 @@ class Owner(NamedTuple):
     def of(cls, found: inventory.Found) -> "Owner":
         """Of a parameter that was found."""
         return cls(found.name, Kind.STATE, found.placement, found.flags)
+
+    def counting(self) -> "Owner":
+        """Of its steps, which each rank that holds a part of it counts alike."""
+        placement = self.placement.of_whole
+        local = int(Flag.LOCAL) if placement.local else 0
+        return self._replace(placement=placement, flags=self.flags & ~int(Flag.LOCAL) | local)
 
 
 def of(optimizer: Any, owners: dict[int, Owner]) -> Iterator[tuple[Owner, Any, Callable[[], Any]]]:
@@ -43,8 +49,8 @@ def of(optimizer: Any, owners: dict[int, Owner]) -> Iterator[tuple[Owner, Any, C
             if tensor is None or not (tensor.shape == mine.shape or (key == STEP and not counted)):
                 continue
             counted = counted or key == STEP
-            placement = owner.placement.of_whole if key == STEP else owner.placement  # each part counts the same steps
-            yield owner._replace(name=f"{owner.name}.{key}", placement=placement), tensor, _reader(place, key)
+            told = owner.counting() if key == STEP else owner
+            yield told._replace(name=f"{owner.name}.{key}"), tensor, _reader(place, key)
 
 
 def _reader(place: Place, key: str) -> Callable[[], Any]:
