@@ -238,14 +238,16 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
 
 
 def _differ_from_the_start(weight: Entry, model: list[Entry]) -> bool:
-    """Whether most of the model does on these ranks, as of stages: norms and biases begin alike on any of them."""
-    trained = [
+    """Whether all matrices of the model do on these ranks, as of stages, whose norms and biases begin alike all the same.
+
+    Ranks that split matrices have others that they share, such as embeddings.
+    """
+    matrices = [
         one for one in model
-        if one.kind == "parameter" and info_of(one).owned and not is_expert(one.name) and one.agreement.first != NONE
-        and set(one.infos) == set(weight.infos)
+        if one.kind == "parameter" and len(info_of(one).shape) > 1 and info_of(one).owned and not is_expert(one.name)
+        and one.agreement.first != NONE and set(one.infos) == set(weight.infos)
     ]  # fmt: skip
-    matrices = [one for one in trained if len(info_of(one).shape) > 1] or trained
-    return sum(not one.agreement.first_equal for one in matrices) > len(matrices) / 2
+    return bool(matrices) and not any(one.agreement.first_equal for one in matrices)
 
 
 def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
