@@ -238,7 +238,7 @@ def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry
 
 
 def _differ_from_the_start(weight: Entry, model: list[Entry]) -> bool:
-    """Whether all matrices of the model do on these ranks, as of stages, whose norms and biases begin alike all the same.
+    """Whether all matrices of the model do on these ranks, as of stages: norms and biases begin alike there, too.
 
     Ranks that split matrices have others that they share, such as embeddings.
     """
