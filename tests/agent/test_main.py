@@ -18,7 +18,7 @@ from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, STEADY_AFTER_S, Tra
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
-from diagd.daemon.state.model import Detail, Facts, Operation, Stack, Status
+from diagd.daemon.state.model import Detail, Exit, Facts, Operation, Stack, Status
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.probes.box.requests import Request, Target
@@ -163,6 +163,14 @@ def test_a_look_that_was_asked_for_brings_what_was_asked_for(agent: Agent) -> No
     by_rank = {d.rank: d for d in agent.uplink.sent[-1][1]}
     assert by_rank[0].stacks == (stack,)
     assert by_rank[0].history == ()
+
+
+def test_the_operations_of_a_rank_that_has_ended_are_told_with_its_end(agent: Agent) -> None:
+    done = (Operation("ALLREDUCE"),)
+    agent.observer.found[1] = agent.observer.found[1].with_(history=done)
+    assert all(not d.history for d in agent.step()[1])
+    agent.observer.found[1] = agent.observer.found[1].with_(exit=Exit(1.0, signal="SIGABRT"))
+    assert [d.history for d in agent.step()[1]] == [done]
 
 
 def test_a_look_that_fails_is_answered_with_its_error(agent: Agent) -> None:

@@ -222,6 +222,7 @@ def test_a_killed_rank_leaves_what_it_was_doing(tmp_path: Path, observer: Observ
         until(lambda: facts_of(observer).wait_s)
         rank.process.kill()
         until(lambda: facts_of(observer).status == Status.KILLED)
+        assert [op.name for op in observer.details()[0].history] == ["ALLREDUCE"]  # nobody had looked at them
         (detail,) = observer.deep([0])
         assert (str(detail.exit), [op.name for op in detail.operations]) == ("SIGKILL", ["ALLREDUCE"])
         assert facts_of(observer).rss_bytes > 0

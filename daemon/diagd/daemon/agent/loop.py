@@ -208,7 +208,8 @@ class AgentLoop:
         for _ in range(3):
             try:
                 found = self._observer.details(sorted(ranks)) if ranks else []
-                return [_only(detail, detail.exit is not None, False, False) for detail in found]
+                # How it ended is told with where it was, and in what.
+                return [_only(d, d.exit is not None, False, d.exit is not None) for d in found]
             except RuntimeError:  # a deep look, in its own thread, changed what was being read
                 continue
         return []

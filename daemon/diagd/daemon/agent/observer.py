@@ -17,7 +17,7 @@ from diagd.daemon.agent.metric_files import MetricFiles, Writer
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.signal_mix import SignalMix
 from diagd.daemon.agent.signals import SignalShelf
-from diagd.daemon.agent.snapshot import RankWatch
+from diagd.daemon.agent.snapshot import LAST_OPERATIONS, RankWatch
 from diagd.daemon.agent.usage import GONE
 from diagd.daemon.state.model import Detail, Facts, Stack
 from diagd.daemon.state.scalars import SignalNews
@@ -33,7 +33,6 @@ _CHILD_STACKS_S = 1.5  # children that are not reached by then are left for the 
 _CHILD_WAIT_S = 0.2
 _RUNS_S = 1.0  # it changed its phase so lately: it runs, and one look says little of where
 _PAUSES = ("checkpoint", "eval")  # what it reads and writes then is no part of a step
-_HISTORY = 256
 _ROUTINE_HISTORY = 64  # of a job that runs: enough to compare the ranks
 
 
@@ -223,7 +222,7 @@ class Observer:
         try:
             if with_history:
                 routine = not (with_stacks or with_recorder) and before is not None and before.state not in "ZX"
-                records = watch.box.reader.history(_ROUTINE_HISTORY if routine else _HISTORY)
+                records = watch.box.reader.history(_ROUTINE_HISTORY if routine else LAST_OPERATIONS)
                 watch.history = boxes.operations(watch.box.reader, records)
             if before is not None and before.state not in "ZX":
                 if with_recorder:

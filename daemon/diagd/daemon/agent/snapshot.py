@@ -21,6 +21,7 @@ _LOOKS = 16
 _RSS_EVERY_S = 10.0
 _RSS_STEP = 0.05  # a change by so much is noted between two regular points
 _RSS_POINTS = 120
+LAST_OPERATIONS = 256
 _CPU_NOISE_S = 0.005
 _STACK_READERS = ("py-spy", "pystack", "strace")  # they look and let go
 _SLEEPING = ("S", "D", "I")
@@ -162,6 +163,8 @@ class RankWatch:
         """The status of a process that has ended."""
         self._gone_since_s = self._gone_since_s or now_s
         if exit_seen is not None:
+            if self.exit is None:  # with its end, or it is thought not to have entered what it died in
+                self.history = boxes.operations(self.box.reader, self.box.reader.history(LAST_OPERATIONS))
             if exit_seen.signal and (self.exit is None or not self.exit.signal):
                 self._read_last_stack(exit_seen)
             self.exit = exit_seen
