@@ -60,10 +60,16 @@ def beyond_chance(late: Lateness, rank: int) -> bool:
 
 def bursts(late: Lateness, rank: int) -> bool:
     """Whether it is late again and again, and still is."""
-    times = late.lasts[rank]
-    if len(times) < LEAST_BURSTS or late.span_s < BURST_SPAN_S:
+    if len(late.lasts[rank]) < LEAST_BURSTS or late.span_s < BURST_SPAN_S:
         return False
-    if late.rivals[rank] and not beyond_chance(late, rank):
+    usual_s = median(delay.by_s for delay in late.lasts[rank])
+    if late.rivals(rank, usual_s / 2) and not beyond_chance(late, rank):
         return False
+    return still_comes(late, rank)
+
+
+def still_comes(late: Lateness, rank: int) -> bool:
+    """Whether it was late no longer ago than goes with how often it is; else it has recovered."""
+    times = [delay.at_s for delay in late.lasts[rank]]
     gap_s = median(after - before for before, after in pairwise(times))
-    return late.until_s - times[-1] <= STILL_GAPS * gap_s  # else it has recovered
+    return late.until_s - times[-1] <= STILL_GAPS * gap_s

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
-from statistics import median
+from typing import NamedTuple
 
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.pace import Pace
@@ -36,6 +36,13 @@ class Meeting:
     source: str  # of the times: probe or flight recorder
 
 
+class Delay(NamedTuple):
+    """One time that a rank was the last to come."""
+
+    at_s: float
+    by_s: float  # what it added to how late it was before
+
+
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """A stretch of meetings."""
@@ -46,13 +53,17 @@ class Lateness:
     meetings: int
     cost_s: dict[int, float]  # time that each rank has made the others wait, in all
     halves: dict[int, tuple[float, float]]  # the same by half of the stretch
-    lasts: dict[int, tuple[float, ...]]  # when the rank was the last to come, and felt to be
+    lasts: dict[int, tuple[Delay, ...]]  # when the rank was the last to come, and felt to be
     apart: dict[int, float]  # how far its delays stand from what ranks that are late by turns have
-    rivals: dict[int, int]  # how often another came last by as much as it does (by half of its median)
+    excused_s: dict[int, float]  # of its delays, in all
 
     def share(self, rank: int) -> float:
         """The part of the time that the others lose to this rank."""
         return self.cost_s.get(rank, 0.0) / self.span_s
+
+    def rivals(self, rank: int, least_s: float) -> int:
+        """How often another came last by so much."""
+        return sum(one.by_s >= least_s for r, delays in self.lasts.items() if r != rank for one in delays)
 
 
 def lateness(state: JobState, since_s: float) -> list[Lateness]:
@@ -118,9 +129,8 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
     if len(meetings) < LEAST_MEETINGS or now_s - ended > max(FRESH_S, FRESH_PART * (ended - began)):
         return None
     halves: dict[int, list[float]] = {r: [0.0, 0.0] for r in meetings[0].late_s}
-    lasts: dict[int, list[float]] = {r: [] for r in halves}
+    lasts: dict[int, list[Delay]] = {r: [] for r in halves}
     added: dict[int, list[float]] = {r: [] for r in halves}
-    felt: dict[int, list[float]] = {r: [] for r in halves}  # by how much it was the last
     for previous, meeting in pairwise(meetings):
         half = meeting.at_s > (began + ended) / 2
         last = max(meeting.late_s, key=lambda r: meeting.late_s[r])
@@ -132,15 +142,14 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
             added[rank].append(added_s)
             halves[rank][half] += added_s if added_s > FELT_S else 0.0
             if rank == last and added_s > FELT_S:
-                lasts[rank].append(meeting.at_s)
-                felt[rank].append(added_s)
+                lasts[rank].append(Delay(meeting.at_s, added_s))
     span_s = max(ended - began, 1e-6)
     net = {r: tuple(max(part - excused_s[r] / 2, 0.0) for part in parts) for r, parts in halves.items()}
     source = Counter(m.source for m in meetings).most_common(1)[0][0]
     return Lateness(
         source, ended, span_s, len(meetings), {r: sum(parts) for r, parts in net.items()},
-        {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(times) for r, times in lasts.items()},
-        {r: _apart(added, r) for r in added}, {r: _rivals(felt, r) for r in felt},
+        {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(delays) for r, delays in lasts.items()},
+        {r: _apart(added, r) for r in added}, excused_s,
     )  # fmt: skip
 
 
@@ -156,10 +165,3 @@ def _apart(added: Mapping[int, Sequence[float]], rank: int) -> float:
     over = [mine - mean for mine, mean in zip(added[rank], theirs, strict=True)]
     spread = sqrt(sum(one * one for one in over))
     return sum(over) / max(spread, 1e-9)
-
-
-def _rivals(felt: Mapping[int, Sequence[float]], rank: int) -> int:
-    if not felt[rank]:
-        return 0
-    least_s = median(felt[rank]) / 2
-    return sum(late_s >= least_s for r, delays in felt.items() if r != rank for late_s in delays)

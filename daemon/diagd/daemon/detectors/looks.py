@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf
 from statistics import median
 
 from diagd.daemon.detectors.finding import Location
@@ -34,10 +35,23 @@ class Part:
 NONE = Part(0.0, 0, 0)
 
 
-def recent(state: JobState, rank: int) -> list[Seen]:
-    """What was seen of it in the last round of looks."""
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Which looks tell where a rank is: the last round's, or all since then where it is there but now and then."""
+
+    since_s: float = inf
+    share: float = 0.0  # of a place in its looks, beyond what it has in the others': less tells nothing
+
+
+LAST_ROUND = Beyond()
+
+
+def recent(state: JobState, rank: int, since_s: float = inf) -> list[Seen]:
+    """What was seen of it in the last round of looks, and since then."""
     pace = state.paces.get(rank)
-    return [look for look in pace.frames if pace.rounds.holds(look.at_s, state.now_s)] if pace is not None else []
+    if pace is None:
+        return []
+    return [look for look in pace.frames if look.at_s >= since_s or pace.rounds.holds(look.at_s, state.now_s)]
 
 
 def storage(state: JobState, rank: int, others: Sequence[int]) -> Part:
@@ -96,20 +110,22 @@ def _counted(state: JobState, rank: int, counts: Callable[[Seen], bool]) -> tupl
 
 
 def places(
-    state: JobState, rank: int, data: bool, others: Sequence[int] = (), *, backward: bool = True
+    state: JobState, rank: int, data: bool, others: Sequence[int] = (), *, backward: bool = True,
+    beyond: Beyond = LAST_ROUND,
 ) -> tuple[Location, ...]:  # fmt: skip
     """Frames of the user's that it, or the worker or thread it waits for, was seen in most often; the worker's first.
 
     Of the rank's own, those first in which it spends more of its time than `others` do, and none in which it waits for
     them: neither in an operation nor, where its `backward` pass is known not to be what is slow, in that.
     """
-    seen = recent(state, rank)
+    seen = recent(state, rank, beyond.since_s)
     found: list[Frame] = []
     if data:
         roles = ("worker", "child", "thread") if _waits_at_queue(seen) else ("worker", "child")
         found += _most_often([look for look in seen if look.role in roles], ())
-    compared = [[look for look in recent(state, r) if look.role == "rank"] for r in others]
-    own = _most_often([look for look in seen if look.role == "rank"], [looks for looks in compared if looks])
+    compared = [[look for look in recent(state, r, beyond.since_s) if look.role == "rank"] for r in others]
+    mine = [look for look in seen if look.role == "rank"]
+    own = _most_often(mine, [looks for looks in compared if looks], beyond.share)
     site = state.detail(rank).backward_site
     found += [frame for frame in own if backward or site is None or not _same_line(frame, site)][:MOST_PLACES]
     if not found and site is not None and (backward or not seen):
@@ -127,10 +143,11 @@ def _waits_at_queue(seen: Sequence[Seen]) -> bool:
     return any(f.function == "get" and f.file.endswith("/queue.py") for frames in asks for f in frames)
 
 
-def _most_often(looks: Sequence[Seen], compared: Sequence[Sequence[Seen]]) -> list[Frame]:
+def _most_often(looks: Sequence[Seen], compared: Sequence[Sequence[Seen]], least: float = 0.0) -> list[Frame]:
     mine, theirs = _shares(looks), [_shares(others) for others in compared]
     more = {frame: s - median(shares.get(frame, 0.0) for shares in theirs or [{}]) for frame, s in mine.items()}
-    return sorted(more, key=lambda frame: -more[frame])[: MOST_PLACES + 1]
+    enough = [frame for frame, s in more.items() if not least or s >= least]
+    return sorted(enough, key=lambda frame: -more[frame])[: MOST_PLACES + 1]
 
 
 def _shares(looks: Sequence[Seen]) -> dict[Frame, float]:

@@ -10,12 +10,14 @@ KEY = "pace"
 
 def finding_of(
     scene: Scene, kind: str, ranks: tuple[int, ...], waiting: tuple[int, ...], said: str, cause: Cause, *,
-    backward: bool = True,
+    backward: bool = True, beyond: looks.Beyond = looks.LAST_ROUND,
 ) -> Finding:  # fmt: skip
-    """The finding; `backward`: the backward pass may be where they are slow."""
+    """The finding; `backward`: the backward pass may be where they are slow; `beyond`: which looks tell the place."""
     data = kind == "slow.data"
     others = tuple(r for r in scene.state.paces if r not in ranks)
-    locations = tuple(place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward))
+    locations = tuple(
+        place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward, beyond=beyond)
+    )
     where = words.place_text(locations[0].frame) if locations else ""
     often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(

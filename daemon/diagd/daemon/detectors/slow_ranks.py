@@ -1,6 +1,9 @@
 """One rank, or a few, that the others wait for."""
 
-from diagd.daemon.detectors import laggards, partners, slow_causes, slowness, words
+from math import inf
+from statistics import median
+
+from diagd.daemon.detectors import bursts, laggards, looks, partners, slow_causes, slowness, words
 from diagd.daemon.detectors.finding import Cause, Evidence, Finding
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.scene import Scene
@@ -10,6 +13,10 @@ from diagd.daemon.detectors.trend import growth
 
 LOOK_BACK_S = 30.0  # for what comes in bursts
 LOOK_BACK_STEPS = 100
+# For bursts among noise: seven of some tens of steps each, among four ranks. What the ranks' samples reach back to sets
+# the bound: what they paused before that is not known.
+FAR_BACK_S = 100.0
+FAR_BACK_STEPS = 400
 OFTEN = 0.5  # of the steps; a rank that is late to fewer is so in bursts
 
 
@@ -17,15 +24,39 @@ def late_ones(scene: Scene, steps: Current, lately: list[Lateness]) -> Finding |
     """Ranks that the others wait for, at every step or in bursts."""
     if partners.send_lately(scene.state):
         return _among_partners(scene, steps, lately)
-    if not lately:
-        return None
     longest_s = max(rates.step_s for rates in steps.now.values())
     long = lateness(scene.state, scene.state.now_s - max(LOOK_BACK_S, LOOK_BACK_STEPS * longest_s))
+    if lately and (found := _of_late(scene, steps, lately, long)) is not None:
+        return found
+    # Ranks are read one after the other: of the seconds before the newest reading some may not have told yet. Of what
+    # was before, all have. To look further back is dear, so not where little is lost.
+    if any(late.share(r) >= laggards.COSTS_SHARE for late in long for r in late.cost_s):
+        return _standing_out(scene, steps)
+    return None
+
+
+def _of_late(scene: Scene, steps: Current, lately: list[Lateness], long: list[Lateness]) -> Finding | None:
+    """Ranks that are late now: at nearly every step, or more often than by chance."""
     culprits = laggards.of_groups(lately, steps, laggards.steady)
     if culprits and all(laggards.beyond_chance(late, r) for late in long[:1] for r in culprits if r in late.cost_s):
         return _straggling(scene, steps, lately, culprits)
     if long and (culprits := laggards.of_groups(long, steps, laggards.bursts)):
         return _straggling(scene, steps, long, culprits)
+    return None
+
+
+def _standing_out(scene: Scene, steps: Current) -> Finding | None:
+    """A rank that is late by far now and then, whatever noise there is beside it."""
+    # The last steps hold a burst or none: how long they are, and what they are made of, all of the stretch tells.
+    longest_s = max(rates.step_s for rates in slowness.pace_over(scene.state, steps, LOOK_BACK_S).now.values())
+    reach_s = max(LOOK_BACK_S, LOOK_BACK_STEPS * longest_s, min(FAR_BACK_S, FAR_BACK_STEPS * longest_s))
+    seen_s = max(scene.state.paces[r].samples[0].at_s for r in steps.now)
+    since_s = max(scene.state.now_s - reach_s, seen_s)
+    over = slowness.pace_over(scene.state, steps, scene.state.now_s - since_s)
+    far = [bursts.long_ones(late, over) for late in lateness(scene.state, since_s)]
+    far.sort(key=lambda late: -max(late.cost_s.values()))
+    if far and (culprits := laggards.of_groups(far, over, bursts.stands_out)):
+        return _straggling(scene, over, far, culprits, bursts.began_s(far[0]))
     return None
 
 
@@ -57,7 +88,10 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
     return finding_of(scene, made.kind, ranks, found.waiting, said, cause, backward=slow_causes.may_be_backward(excess))
 
 
-def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tuple[int, ...]) -> Finding:
+def _straggling(
+    scene: Scene, steps: Current, found: list[Lateness], ranks: tuple[int, ...], seen_since_s: float = inf
+) -> Finding:  # fmt: skip
+    """The finding; `seen_since_s`: since when looks tell where a rank is that is late but now and then."""
     late = found[0]
     worst = max(late.cost_s, key=lambda r: late.cost_s[r])
     lost_s = late.share(worst) * steps.now[worst].step_s
@@ -72,16 +106,20 @@ def _straggling(scene: Scene, steps: Current, found: list[Lateness], ranks: tupl
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
         f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {why}"
     )
+    by_s = lost_s if often else median(delay.by_s for delay in late.lasts[worst])
     said_late = (
-        f"came last to {len(late.lasts[worst])} of {late.meetings} operations, {1000 * lost_s:.0f} ms a step after "
-        f"the first, over {words.seconds_text(late.span_s)}"
+        f"came last to {len(late.lasts[worst])} of {late.meetings} operations, {1000 * by_s:.0f} ms"
+        f"{' a step' if often else ''} after the first, over {words.seconds_text(late.span_s)}"
     )
     evidence = (
         Evidence(said_late, late.source, worst), *made.evidence,
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
     cause = Cause(key, why, made.confidence, made.basis, evidence)
-    return finding_of(scene, kind, ranks, rest, said, cause, backward=slow_causes.may_be_backward(excess))
+    # What shows in far less of its looks than the others wait for it is not what they wait for.
+    beyond = looks.Beyond(seen_since_s, OFTEN * late.share(worst) if seen_since_s < inf else 0.0)
+    backward = slow_causes.may_be_backward(excess)
+    return finding_of(scene, kind, ranks, rest, said, cause, backward=backward, beyond=beyond)
 
 
 def _growing(scene: Scene, rank: int, others: list[int]) -> str:

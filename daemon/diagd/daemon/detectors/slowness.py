@@ -1,7 +1,7 @@
 """What the time that a rank's steps take too long is made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from diagd.daemon.detectors import contention
@@ -48,6 +48,13 @@ def pace_of(state: JobState) -> Current:
         if best is not None and best.until_s < rates.since_s:
             usual[rank] = best
     return Current(now, usual)
+
+
+def pace_over(state: JobState, steps: Current, seconds: float) -> Current:
+    """The same ranks' steps over a longer stretch, as far as it was seen."""
+    return replace(
+        steps, now={r: state.paces[r].window(seconds, CURRENT_STEPS) or rates for r, rates in steps.now.items()}
+    )
 
 
 def is_slowed(now: Rates, usual: Rates) -> bool:
