@@ -8,6 +8,7 @@ from tests.detectors.states import job
 from tests.detectors.tensors import STEPS, Content, ledgers, only, own, same, training
 
 from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.state.model import Group
 from diagd.daemon.state.tensors import TensorInfo
 
 DDP = TensorInfo("Net.fc.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
@@ -177,8 +178,14 @@ def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> No
     for placed in made.ranks.values():
         placed.facts.operations = 8
         signals(made.state, placed.facts.rank, "step/collectives", [1, 2, 3], [8.0] * 3)
+        detail = placed.detail
+        placed.detail = detail.with_(groups=(Group("0", (0, 1, 2), enqueued=80),))  # the first average, just begun
     made.passes(1.0)
     assert not made.find()
+    for placed in made.ranks.values():
+        placed.facts.operations = 200  # send and recv, of which no group counts any
+    made.passes(1.0)
+    assert made.finds().kind == "divergence.parameter"
 
 
 def test_norms_of_stages_begin_alike_and_part_by_design() -> None:
