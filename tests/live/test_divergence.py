@@ -49,5 +49,9 @@ def test_each_disagreement_is_named_with_its_ranks_its_tensors_and_its_step() ->
     assert all(incident["state"] == "open" for incident in found.values())
 
 
-def test_of_what_is_equal_or_differs_by_design_nothing_is_said() -> None:
-    assert incidents(run()) == {}
+def test_of_what_is_equal_or_differs_by_design_no_alarm_is_raised() -> None:
+    found = incidents(run())
+    # Each rank's statistics cannot be told from such as all should share: worth knowing, and no more.
+    assert {kind: (one["severity"], one["names"]) for kind, one in found.items()} == {
+        "divergence.buffer": ("info", ["Statistics.seen"])
+    }
