@@ -208,7 +208,8 @@ def _depth(finding: Finding) -> int:
 def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
     """Drop what a deeper finding explains, and the same finding made twice."""
     kept: list[Finding] = []
-    for finding in sorted(found, key=lambda f: (_depth(f), f.severity.order, len(f.ranks), f.ranks)):
+    # Of two in one group's order the earlier place is the deeper.
+    for finding in sorted(found, key=lambda f: (_depth(f), f.severity.order, len(f.ranks), f.op_seq or 0, f.ranks)):
         number = next((n for n, other in enumerate(kept) if _explains(other, finding)), None)
         if number is None:
             kept.append(finding)
