@@ -208,14 +208,19 @@ def _depth(finding: Finding) -> int:
 def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
     """Drop what a deeper finding explains, and the same finding made twice."""
     kept: list[Finding] = []
-    # Of two in one group's order the earlier place is the deeper.
-    for finding in sorted(found, key=lambda f: (_depth(f), f.severity.order, len(f.ranks), f.op_seq or 0, f.ranks)):
+    for finding in sorted(found, key=_order):
         number = next((n for n, other in enumerate(kept) if _explains(other, finding)), None)
         if number is None:
             kept.append(finding)
         elif _is_worse(finding, kept[number]):
             kept[number] = replace(kept[number], severity=finding.severity)
     return tuple(sorted(kept, key=lambda f: (f.severity.order, _depth(f), f.ranks)))
+
+
+def _order(finding: Finding) -> tuple[int, int, int, bool, int, tuple[int, ...]]:
+    """The deepest first; of two in one group's order the earlier place, after those at which ranks still stand."""
+    size, place = len(finding.ranks), finding.op_seq or 0
+    return _depth(finding), finding.severity.order, size, finding.goes_on, place, finding.ranks
 
 
 def _is_worse(finding: Finding, deeper: Finding) -> bool:
