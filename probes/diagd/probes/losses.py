@@ -80,14 +80,22 @@ def _turns_bad(roots: Any) -> bool:
     device that is not known before the pass.
     """
     torch = sys.modules["torch"]
-    if type(roots) is not torch.Tensor or not roots.is_cpu or roots.numel() != 1 or not later.possible(torch):
+    # On the CPU no graph is captured, so of `later.possible` only the modes are asked.
+    if (
+        type(roots) is not torch.Tensor
+        or not roots.is_cpu
+        or roots.numel() != 1
+        or torch._C._len_torch_dispatch_stack()
+    ):
         return False
-    before, LOSSES.finite = LOSSES.finite, math.isfinite(roots.item())
-    LOSSES.woken = before and not LOSSES.finite
-    if LOSSES.woken:
-        for turn in _joined:
-            turn.wake()
-    return LOSSES.woken
+    finite = math.isfinite(roots.item())
+    if finite or not LOSSES.finite:
+        LOSSES.finite, LOSSES.woken = finite, False
+        return False
+    LOSSES.finite, LOSSES.woken = False, True
+    for turn in _joined:
+        turn.wake()
+    return True
 
 
 def _before(roots: Any) -> None:

@@ -191,7 +191,7 @@ def _stepped(optimizer: Any) -> None:
 def before_pass(roots: Any) -> None:
     """A backward pass begins."""
     if STATE.recording and FAST[_TURN] > 0:
-        odd.of_roots(roots)  # who finds it so wakes its turn
+        odd.of_pass((roots,))  # who finds it so wakes its turn
     _pass("passing", roots)
 
 

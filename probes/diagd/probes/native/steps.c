@@ -113,13 +113,14 @@ static PyObject *pass_before(PyObject *self, PyObject *const *args, Py_ssize_t c
     int64_t timed = (live[at.backwards] & layout.cost_mask) == TIMED_PASS ? cpu_ns() : 0;
     if (is_odd(args[0]))
         return fall_back(fallback, args, count);
+    int64_t asked = timed ? cpu_ns() : 0;
     PyObject *token = Py_BuildValue("(iO)", 1, Py_None);
     if (token == NULL || begin_pass(live)) {
         Py_XDECREF(token);
         return fall_back(fallback, args, count);
     }
     if (timed)
-        add_cost(cost_pass, timed - (cpu_ns() - timed)); /* likewise */
+        add_cost(cost_pass, timed - (cpu_ns() - asked)); /* likewise, but for the question, which is asked once */
     return token;
 }
 
