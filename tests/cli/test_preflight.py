@@ -52,6 +52,28 @@ def test_a_job_is_ended_once_its_steps_are_done(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.json").is_file()
 
 
+OUTSIDE = """
+import time
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+for step in range(100000):
+    for _ in range(2):
+        (model(torch.randn(3, 4)).square().mean() / 2).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.4)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_parameters_outside_the_optimizer_are_found_in_the_usual_number_of_steps(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OUTSIDE)
+    done = preflight(tmp_path, "--", sys.executable, "train.py")
+    assert done.returncode == 1, done.stderr
+    assert "training.dead_parameters" in done.stderr
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("words", [["--", sys.executable, "-c", "raise SystemExit(3)"], ["--", "/nonexistent/x"], []])
 def test_a_command_that_does_not_come_to_its_steps_could_not_be_checked(tmp_path: Path, words: list[str]) -> None:

@@ -119,6 +119,18 @@ def test_the_operation_is_named_with_what_it_computed_and_the_line_that_calls_it
     assert "in the only line" in one.causes[0].text
 
 
+def test_an_operation_that_was_but_the_first_to_keep_one_is_not_said_to_have_made_it() -> None:
+    made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
+    said = "first seen in the result of Softmax, which may have been given it"
+    made.state.signals.put_fact(0, "nonfinite/origin", 21, f"Softmax\tNet.stem.weight\t{said}")
+    made.state.signals.put_fact(0, "nonfinite/places", 21, "/home/me/net.py\t12\tNorm.forward\tNet.mid.1\tcalls")
+    (one,) = found(made)
+    assert f"it is {said}" in one.summary
+    assert (one.causes[0].key, one.causes[0].confidence) == ("seen", 0.5)
+    assert "in the only line" not in one.causes[0].text
+    assert [place.frame.line for place in one.locations] == [12]
+
+
 def test_where_backward_was_called_is_the_place_of_a_loss_with_a_bad_batch() -> None:
     made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
     made.state.signals.put_fact(0, "nonfinite/origin", 21, "input\tNet.stem.weight\t")

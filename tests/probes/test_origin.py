@@ -56,6 +56,23 @@ def root_below_zero(house: House) -> torch.Tensor:
     return found
 
 
+def behind_a_softmax(made: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[House], torch.Tensor]:
+    """Made some operations before one that hands it on and keeps its own result."""
+
+    def loss(house: House) -> torch.Tensor:
+        room = house.stairs(house.cellar(torch.rand(3, 4)))
+        found: torch.Tensor = house.attic(torch.softmax(made(room) / 2.0, -1) * room).mean()
+        return found
+
+    return loss
+
+
+def masked_row(house: House) -> torch.Tensor:
+    score = house.stairs(ones()) + torch.tensor([[0.0] * 4, [float("-inf")] * 4, [0.0] * 4])
+    found: torch.Tensor = house.attic(torch.softmax(score, -1)).mean()
+    return found
+
+
 def bad_batch(house: House) -> torch.Tensor:
     found: torch.Tensor = house.attic(house.stairs(torch.full((3, 4), float("nan")))).mean()
     return found
@@ -74,6 +91,16 @@ def bad_weight(house: House) -> torch.Tensor:
         (log_of_zero, "Log", "House.stairs", "a logarithm of 0"),
         (no_labels, "Div", "House.attic", "a division by 0"),
         (masked_labels, "NllLoss", "House.attic", "a mean over no labels"),
+        (behind_a_softmax(lambda a: a / (a - a).abs().sum().sqrt()), "Div", "House.stairs", "a division by 0"),
+        (behind_a_softmax(lambda a: a - torch.log(a.mean() * 0 - 1)), "Log", "House.stairs", "a logarithm of a number"),
+        (behind_a_softmax(lambda a: a / (a.detach() - a)), "Div", "House.stairs", "a division by 0"),
+        (
+            behind_a_softmax(lambda a: a + float("nan")),
+            "Softmax",
+            "House.stairs",
+            "first seen in the result of Softmax",
+        ),
+        (masked_row, "Softmax", "House.stairs", "first seen in the result of Softmax"),
         (root_below_zero, "Sqrt", "House.stairs", "the result of Sqrt"),
         (bad_batch, "input", "House.stairs", ""),
         (bad_weight, "weight", "House.stairs", ""),

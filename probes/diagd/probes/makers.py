@@ -7,7 +7,7 @@ numbers.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from diagd.probes.nodes import operation
+from diagd.probes.nodes import leaf, operation
 
 STEPS = 400  # nodes that are walked back over
 _INPUTS = ("self", "other", "mat1", "input", "exponent")
@@ -17,7 +17,11 @@ _HAND_ON = frozenset({
     "Index", "Gather", "Clamp", "ClampMin", "ClampMax", "NativeDropout", "MaxPool2DWithIndices",
 })  # fmt: skip
 
+_SECOND = frozenset({"other", "exponent"})
 _WITHOUT_SELF = frozenset({"Div", "Mean", "NllLoss"})
+# What is not finite for some finite numbers, and keeps its result alone. Others hand on what they are given, as does a
+# softmax: NaN, or a row that is masked throughout.
+_MAKES = frozenset({"Sqrt", "Rsqrt", "Reciprocal", "Exp", "Exp2", "Expm1", "Tan", "Logsumexp", "LinalgVectorNorm"})
 
 Named = dict[str, Any]  # what a node has kept, by name
 
@@ -32,6 +36,11 @@ class Made(NamedTuple):
 def hands_on(node: Any) -> bool:
     """Whether the operation can only hand on such a value, not make one of finite numbers."""
     return operation(node) in _HAND_ON
+
+
+def may_make(node: Any) -> bool:
+    """Whether the operation makes such values of some finite numbers."""
+    return operation(node) in _MAKES
 
 
 def maker(torch: Any, bad: Any, kept: dict[int, Named]) -> Made | None:
@@ -49,17 +58,32 @@ def maker(torch: Any, bad: Any, kept: dict[int, Named]) -> Made | None:
         why = _again(torch, node, named)
         if why:
             found.append((node._sequence_nr(), Made(node, why)))
-        elif node is bad or not _is_finite_there(torch, named):
+        elif node is bad or not _is_finite_there(torch, node, named):
             following = {after for after, _ in node.next_functions if after is not None} - seen
             seen |= following
             pending += following
     return min(found, key=lambda entry: entry[0])[1] if found else None
 
 
-def _is_finite_there(torch: Any, named: Named) -> bool:
-    """Whether it has kept what it was given or has made, and that is finite: nothing came through it."""
-    values = [held for name, held in named.items() if name in _INPUTS or name.startswith("result")]
-    return any(held.is_floating_point() for held in values) and all(finite(torch, held) for held in values)
+def _is_finite_there(torch: Any, node: Any, named: Named) -> bool:
+    """Whether it has kept what it has made, or all that it was given, and that is finite: nothing came through it.
+
+    A product with a constant keeps the constant alone, which says nothing of the other factor.
+    """
+    made = [held for name, held in named.items() if name.startswith("result") and held.is_floating_point()]
+    if made:
+        return all(finite(torch, held) for held in made)
+    given = {name: held for name, held in named.items() if name in _INPUTS and held.is_floating_point()}
+    through = [place for place, (before, _) in enumerate(node.next_functions) if not _is_parameter(before)]
+    known = len(given) >= len(through) and (through != [0] or not _SECOND.issuperset(given))
+    return bool(given) and known and all(finite(torch, held) for held in given.values())
+
+
+def _is_parameter(node: Any) -> bool:
+    """Whether a parameter comes in here, as it is or turned round: those are known to be finite."""
+    while node is not None and operation(node) == "T":
+        node = node.next_functions[0][0]
+    return node is None or leaf(node) is not None
 
 
 def finite(torch: Any, tensor: Any) -> bool:

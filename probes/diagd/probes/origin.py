@@ -4,8 +4,9 @@ The graph holds what the forward pass has kept for the backward one, in forward 
 such a value was given it by the one before, or made it; where none has, the last one made it.
 
 The fact `nonfinite/origin` holds the operation, the parameters behind it and what it computed, tabs between them; for
-the operation stands `input` where such values came in with the data, and `weight` where a parameter holds them. The
-fact `nonfinite/places` holds the lines of the script's own code that call the operation, or else the one that called
+the operation stands `input` where such values came in with the data, and `weight` where a parameter holds them.
+What begins with "first seen" may have come from an operation before it that has kept nothing. The fact
+`nonfinite/places` holds the lines of the script's own code that call the operation, or else the one that called
 backward: file, line, function, modules and which of both, tabs between them, one line of text for each.
 """
 
@@ -20,6 +21,7 @@ from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 LOOKS = 2
+SEEN = "first seen in the result of {}, which may have been given it"
 NAMES = 6
 PLACES = 4  # more lines say nothing
 
@@ -91,7 +93,8 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
     tensor = bad[2]
     own = any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items())
     if own and not makers.hands_on(node):
-        return node, "", f"the result of {nodes.operation(node)} is the first that is not finite"
+        name = nodes.operation(node)
+        return node, "", f"the result of {name}" if makers.may_make(node) else SEEN.format(name)
     giver = next(_givers(node), None)
     if giver is None:
         return node, "input", ""

@@ -16,9 +16,11 @@ from diagd.daemon.errors import DiagdError
 if TYPE_CHECKING:
     from diagd.daemon.supervisor import Outcome, Plan
 
-STEPS = 8  # equal inputs are believed at the sixth in a row, unequal tensors at the second comparison
+# Equal inputs are believed at the sixth in a row, unequal tensors at the second comparison, that parameters are in no
+# optimizer at the third count (after 2, 8 and 16 steps), equal random numbers after 24.
+STEPS = 24
 LOOK_S = 0.25
-SETTLE_S = 2.5  # reports come twice a second, and what is not proven must be found again
+SETTLE_S = 6.0  # scalars come each second and are judged every other one, and what is not proven must be found again
 PATIENCE_S = (10.0, 20.0)  # after SIGTERM, until it is sent again, and until SIGKILL
 _NOT_RUN = 2
 
@@ -34,7 +36,7 @@ _NOT_RUN = 2
     default=STEPS,
     show_default=True,
     metavar="N",
-    help="End the job after so many training steps. Fewer than 8 miss equal batches; random numbers take 24.",
+    help="End the job after so many training steps. Fewer than 24 miss some of what is checked.",
 )
 @click.option(
     "--limit",

@@ -133,7 +133,7 @@ def _incidents(incidents: Sequence[Json]) -> str:
     if not incidents:
         return "no incident"
     worst = incidents[0]
-    counts = Counter(incident["severity"] for incident in incidents)
+    counts = Counter(incident["peak_severity"] for incident in incidents)  # as it was said when it happened
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
     culprits = f" ({rank_ranges(worst['ranks'], named=True)})" if worst["ranks"] else ""
     return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}"

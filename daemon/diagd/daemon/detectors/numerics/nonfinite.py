@@ -72,9 +72,8 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
     told += [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in others[:4]]
     if operation:
         where = f" {', '.join(behind[:3])}" if behind else ""
-        text += f"; {_SOURCES.get(operation, f'it comes from {why or operation}, behind')}{where}".removesuffix(
-            ", behind"
-        )
+        by_operation = f"it {'is' if _only_seen(why) else 'comes from'} {why or operation}, behind"
+        text += f"; {_SOURCES.get(operation, by_operation)}{where}".removesuffix(", behind")
         told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
     if modules:
         text += f", in {' or '.join(dict.fromkeys(modules))}"
@@ -82,6 +81,11 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
         "numerics.nonfinite", Severity.CRITICAL, ranks, text, _why(operation, why, places, told),
         names=("loss", *names), step=step, locations=tuple(Location(ranks[0], place.frame) for place in places),
     )  # fmt: skip
+
+
+def _only_seen(why: str) -> bool:
+    """Whether the operation is but the first that has kept one."""
+    return why.startswith("first seen")
 
 
 def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence]) -> Cause:
@@ -92,6 +96,9 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence])
     if operation == "weight":
         text = "a weight holds such values already: a step before, a load or the memory itself brought them"
         return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)
+    if _only_seen(why):
+        text = f"{why}: made by it or by an operation before it that keeps nothing, or a row that is masked throughout"
+        return cause("seen", text, 0.5, *told)
     if why and places and places[0].calls:
         alone = len(places) == 1
         told.append(seen(f"{operation} is called in {' and '.join(place.text for place in places)}", source="probe"))
