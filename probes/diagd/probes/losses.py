@@ -136,7 +136,8 @@ def _take(torch: Any, root: Any, step: int) -> None:
     scale = _scale_of(root)
     if root.device.type == "cpu":
         value = root.item()
-        if not math.isfinite(value):
+        LOSSES.finite = math.isfinite(value)
+        if not LOSSES.finite:
             origin.look(root, step, sys._getframe())
         _add(step, value / (1.0 if scale is None else float(scale)))
         return

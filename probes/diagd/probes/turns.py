@@ -190,7 +190,8 @@ def _stepped(optimizer: Any) -> None:
 
 def before_pass(roots: Any) -> None:
     """A backward pass begins."""
-    if STATE.recording and FAST[_TURN] > 0:
+    live = STATE.live
+    if live is not None and STATE.recording and max(live[_STEP], 0) + 1 < FAST[_TURN]:
         odd.of_pass((roots,))  # who finds it so wakes its turn
     _pass("passing", roots)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from diagd.daemon.agent.procfs import Procfs, contents
+from diagd.daemon.agent.procfs import Procfs, text_of
 
 _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
@@ -30,7 +30,7 @@ class Cgroups:
         limits = []
         for folder in self._folders(pid):
             for name in ("memory.max", "memory.limit_in_bytes"):
-                text = _text(folder / name).strip()
+                text = text_of(folder / name).strip()
                 if text.isdecimal() and int(text) < _NO_LIMIT:
                     limits.append(int(text))
         return min(limits, default=None)
@@ -62,7 +62,7 @@ def kills(counter: Path | None) -> int | None:
     """The count in a file that `kill_counter` gave."""
     if counter is None:
         return None
-    for line in _text(counter).splitlines():
+    for line in text_of(counter).splitlines():
         key, _, value = line.partition(" ")
         if key == "oom_kill" and value.isdecimal():
             return int(value)
@@ -73,12 +73,8 @@ def throttled_s(cpu_stat: Path | None) -> float:
     """Seconds of throttling in a file that `cpu_stat` gave: version 2 counts microseconds, version 1 nanoseconds."""
     if cpu_stat is None:
         return 0.0
-    for line in _text(cpu_stat).splitlines():
+    for line in text_of(cpu_stat).splitlines():
         key, _, value = line.partition(" ")
         if key in _THROTTLED and value.strip().isdecimal():
             return int(value) * _THROTTLED[key]
     return 0.0
-
-
-def _text(path: Path) -> str:
-    return contents(str(path)).decode("utf-8", "replace")

@@ -238,6 +238,11 @@ def contents(path: str) -> bytes:
         os.close(fd)
 
 
+def text_of(path: Path) -> str:
+    """The same as text."""
+    return contents(str(path)).decode("utf-8", "replace")
+
+
 def listed(folder: str) -> list[str]:
     """Names in a folder; none where it cannot be read."""
     try:

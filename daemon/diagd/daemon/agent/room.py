@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from diagd.daemon.agent.procfs import Procfs, contents
+from diagd.daemon.agent.procfs import Procfs, text_of
 
 _KIB = 1024
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
@@ -40,12 +40,12 @@ def room(proc: Procfs, folders: Sequence[Path]) -> Room:
 
 
 def _reclaimable(folder: Path) -> int:
-    stat = _fields(_text(folder / "memory.stat"))
+    stat = _fields(text_of(folder / "memory.stat"))
     return max((int(stat[name]) for name in _RECLAIMABLE if stat.get(name, "").isdecimal()), default=0)
 
 
 def _pressure(proc: Procfs, folders: Sequence[Path]) -> float:
-    own = _text(folders[0] / "memory.pressure") if folders else ""
+    own = text_of(folders[0] / "memory.pressure") if folders else ""
     for line in (own or proc.text("pressure/memory")).splitlines():
         words = dict(word.partition("=")[::2] for word in line.split()[1:])
         if line.startswith("some") and words.get("avg10", "").replace(".", "", 1).isdecimal():
@@ -54,7 +54,7 @@ def _pressure(proc: Procfs, folders: Sequence[Path]) -> float:
 
 
 def _pushed(folder: Path) -> int:
-    events = _fields(_text(folder / "memory.events"))
+    events = _fields(text_of(folder / "memory.events"))
     if events:
         return sum(int(events[name]) for name in ("high", "max") if events.get(name, "").isdecimal())
     return _number(folder, ("memory.failcnt",)) or 0
@@ -62,7 +62,7 @@ def _pushed(folder: Path) -> int:
 
 def _number(folder: Path, names: Sequence[str]) -> int | None:
     for name in names:
-        text = _text(folder / name).strip()
+        text = text_of(folder / name).strip()
         if text.isdecimal():
             return int(text)
     return None
@@ -76,7 +76,3 @@ def _fields(text: str) -> dict[str, str]:
 
 def _kib(fields: dict[str, str], name: str) -> int:
     return int(fields[name]) * _KIB if fields.get(name, "").isdecimal() else 0
-
-
-def _text(path: Path) -> str:
-    return contents(str(path)).decode("utf-8", "replace")

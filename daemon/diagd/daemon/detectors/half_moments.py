@@ -8,6 +8,7 @@ Training often works all the same, so it is worth knowing and no more.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
@@ -23,12 +24,14 @@ _BETAS = re.compile(r"\bbetas=[(\[][\d.e-]+,([\d.e-]+)")
 def half_moments(scene: Scene) -> Iterator[Finding]:
     """One finding for all ranks and tensors."""
     state = scene.state
+    betas = cache(lambda rank: _beta(state, rank))
     dtypes: dict[str, str] = {}
     ranks: set[int] = set()
     for entry in state.tensors.entries:
         if entry.kind == "state" and entry.name.endswith(SECOND):
             for rank, info in entry.infos.items():
-                if (beta := _beta(state, rank)) is not None and 1 - beta < HALF_STEP.get(info.dtype, 0.0):
+                half = HALF_STEP.get(info.dtype)
+                if half is not None and (beta := betas(rank)) is not None and 1 - beta < half:
                     dtypes[entry.name.removesuffix(SECOND)] = info.dtype
                     ranks.add(rank)
     if ranks:

@@ -1,14 +1,15 @@
 """What to make of a tensor that is not the same on all ranks: whether it should be, and how it came to differ."""
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.meetings import in_bursts, together_until
+from diagd.daemon.detectors.models import Models, info_of, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import communicates, replicas_of
+from diagd.daemon.detectors.replicas import communicates
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 from diagd.daemon.state.tensors import TensorInfo
@@ -94,7 +95,7 @@ def suspected(state: JobState) -> list[Parted]:
 
 
 def _all_judged(state: JobState, is_meant: Callable[[Entry], bool]) -> list[Parted]:
-    models = _by_model(state.tensors.entries)
+    models = Models(state)
     meant = (_judged(state, entry, models) for entry in state.tensors.entries if is_meant(entry))
     return sorted((one for one in meant if one is not None), key=lambda one: one.since)
 
@@ -128,33 +129,16 @@ def at_one_step(state: JobState, one: Parted) -> bool:
     return until is None or until >= one.since
 
 
-def _by_model(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    models: dict[str, list[Entry]] = {}
-    for entry in entries:
-        models.setdefault(model_of(entry), []).append(entry)
-    return models
-
-
-def info_of(entry: Entry) -> TensorInfo:
-    """The tensor, as the first of its ranks has it."""
-    return entry.infos[min(entry.infos)]
-
-
-def model_of(entry: Entry) -> str:
-    """The model's part of the name."""
-    return entry.name.partition(".")[0]
-
-
-def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Parted | None:
+def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     info = info_of(entry)
     how = _how(entry, bool(entry.peers))
     if entry.kind == "gradient":
         return None  # by itself: what it does to the weights tells (origins.py)
     if entry.kind == "state":
-        return _of_optimizer(state, entry, models[model_of(entry)])
+        return _of_optimizer(state, entry, models.of(entry))
     if entry.kind == "buffer":
         one = parted_now(entry, "divergence.buffer", how, sure=False)
-        return one if entry.peers else replace(one, aside=True) if _counts_what_it_sees(state, entry) else None
+        return one if entry.peers else replace(one, aside=True) if _counts_what_it_sees(entry, models) else None
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
@@ -163,14 +147,10 @@ def _judged(state: JobState, entry: Entry, models: dict[str, list[Entry]]) -> Pa
     return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
 
 
-def _counts_what_it_sees(state: JobState, entry: Entry) -> bool:
+def _counts_what_it_sees(entry: Entry, models: Models) -> bool:
     """Whether a buffer that no wrapper knows is a statistic of replicas, each of its own samples."""
     floats = all(info.dtype.startswith(("float", "bfloat")) and not info.local for info in entry.infos.values())
-    return floats and _is_of_replicas(state, entry)
-
-
-def _is_of_replicas(state: JobState, entry: Entry) -> bool:
-    return any(set(entry.infos) == set(one.ranks) for one in replicas_of(state))
+    return floats and set(entry.infos) in models.replicas
 
 
 def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parted | None:
@@ -217,37 +197,24 @@ def _how(entry: Entry, declared: bool) -> How:
     return How.CHANGED
 
 
-def _owned(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
+def _owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     """Whether a trained tensor that nothing declares replicated should be so all the same.
 
     One that differed from the start is a shard, an expert or a stage, for all that is known; but not where the ranks
     make the same updates of it, as after a reduction by hand.
     """
-    siblings = models[model_of(entry)]
+    siblings = models.of(entry)
     if how is How.NEVER:
         return _is_updated_alike(state, entry, siblings)
     if how is How.CHANGED:
         apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
         return apart or _is_given_the_same(entry, siblings)
-    if not all(communicates(state, rank) for rank in entry.infos) or _differ_from_the_start(entry, siblings):
+    if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
         state, entry.infos
     )
-
-
-def _differ_from_the_start(weight: Entry, model: list[Entry]) -> bool:
-    """Whether all matrices of the model do on these ranks, as of stages: norms and biases begin alike there, too.
-
-    Ranks that split matrices have others that they share, such as embeddings.
-    """
-    matrices = [
-        one for one in model
-        if one.kind == "parameter" and len(info_of(one).shape) > 1 and info_of(one).owned and not is_expert(one.name)
-        and one.agreement.first != NONE and set(one.infos) == set(weight.infos)
-    ]  # fmt: skip
-    return bool(matrices) and not any(one.agreement.first_equal for one in matrices)
 
 
 def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
@@ -271,23 +238,23 @@ def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> boo
     return weight.name in alike and not zero and len(alike) > len(gradients) / 2
 
 
-def _left_alone(state: JobState, entry: Entry, how: How, models: dict[str, list[Entry]]) -> bool:
+def _left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
     info = info_of(entry)
-    siblings = models[model_of(entry)]
+    siblings = models.of(entry)
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
         return not info.copy and _few(siblings)
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
         declared = (s.peers or any(i.placement != "plain" for i in s.infos.values()) for s in siblings)
-        return any(declared) or (not is_expert(entry.name) and _is_of_replicas(state, entry))
+        return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
     return not (info.copy and _differs_by_design(entry, models))
 
 
-def _differs_by_design(entry: Entry, models: dict[str, list[Entry]]) -> bool:
+def _differs_by_design(entry: Entry, models: Models) -> bool:
     """Whether the trained twin differs from the start too: both are split over the ranks."""
     model = model_of(entry).removesuffix(" (copy)")
     name = model + entry.name.removeprefix(model_of(entry))
-    twins = [twin for twin in models.get(model, ()) if twin.name == name and twin.kind == entry.kind]
+    twins = [twin for twin in models.entries.get(model, ()) if twin.name == name and twin.kind == entry.kind]
     return any(not twin.agreement.first_equal for twin in twins)
 
 

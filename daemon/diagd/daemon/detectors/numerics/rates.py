@@ -187,7 +187,8 @@ def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
     They began alike: the others have stayed where the first one has its peak.
     """
-    if state.signals.fact(rank, "lr/scheduler") is not None:
+    several = state.signals.fact(rank, "lr/1/group") is not None
+    if not several or state.signals.fact(rank, "lr/scheduler") is not None:
         return None
     groups = {n: curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if _is_rate(n)}
     places = {n: state.signals.fact(rank, f"{n}/group") for n in groups}
