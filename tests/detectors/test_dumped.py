@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from diagd.daemon.detectors.dumped import undecided
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.state.job import OTHERS, JobState
-from diagd.daemon.state.model import Detail, Facts, Frame, Group, Operation, Status
+from diagd.daemon.state.model import Detail, Facts, Frame, Group, Operation, Stack, Status, Thread
 
 NOW_S = 1_000_000.0
 HUNG_SINCE_S = NOW_S - 600.0
@@ -50,6 +52,33 @@ def test_the_rank_whose_own_dump_ends_before_what_the_others_wait_in_is_missing(
     assert (found.op_name, found.op_seq, found.locations[0].frame) == ("ALLREDUCE", 6, CALL)
     assert "a dump does not show" in found.causes[0].text
     assert " for " not in found.summary  # how long is not known of a dump
+
+
+def stack_of(state: str, syscall: str, *, gil: bool = False) -> Stack:
+    frames = (Frame("flush", "/job/metrics.py", 8), Frame("train", "/job/train.py", 40))
+    others = (
+        (Thread(12, "encoder", (Frame("encode", "/job/metrics.py", 30),), main=False, holds_gil=True),) if gil else ()
+    )
+    return Stack(11, "rank", state, (Thread(11, "MainThread", frames, main=True), *others), NOW_S, syscall=syscall)
+
+
+def looked_at(stack: Stack) -> Finding:
+    at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
+    state = dumps(2, {0: at_six, 1: [op("ALLREDUCE", 5, site=CALL)]})
+    state.apply([], [state.detail(1).with_(stacks=(stack,))], NOW_S)
+    return only(state)
+
+
+def test_a_missing_rank_whose_stack_shows_it_asleep_in_a_lock_is_blocked_there() -> None:
+    found = looked_at(stack_of("S", "futex"))
+    assert (found.kind, found.ranks, found.locations[0].frame.function) == ("hang.rank_blocked", (1,), "flush")
+    assert found.causes[0].key == "lock"
+    assert found.causes[0].confidence <= 0.7  # one look
+
+
+@pytest.mark.parametrize("stack", [stack_of("R", ""), stack_of("S", "nanosleep"), stack_of("S", "futex", gil=True)])
+def test_a_missing_rank_that_runs_sleeps_or_waits_for_the_gil_is_only_missing(stack: Stack) -> None:
+    assert looked_at(stack).kind == "hang.rank_missing"
 
 
 def test_a_rank_without_a_dump_is_not_blamed_and_what_it_leaves_open_is_said() -> None:

@@ -62,6 +62,13 @@ def newest_below(path: Path) -> Path | None:
     return max(found, key=lambda one: (one / SUMMARY).stat().st_mtime, default=None)
 
 
+def places(path: Path) -> str:
+    """Where the ranks were, in a line, as the folder's summary has it."""
+    said = _json(path / SUMMARY, {})
+    groups = said.get("groups") if isinstance(said, dict) else None
+    return str(groups or f"see {path}/summary.txt")
+
+
 def read(path: Path) -> tuple[dict[int, RankDump], dict[int, RankFolder], dict[str, str]]:
     """The ranks' flight recorders, what else is there of each, and what could not be read (file -> why).
 

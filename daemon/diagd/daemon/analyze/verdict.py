@@ -85,8 +85,9 @@ def _folder(path: Path, hang_after_s: float) -> Analysis:
         raise DiagdError(f"{path} {exc}", exit_code=USAGE) from exc
     if not dumps:
         raise DiagdError(
-            f"{path} holds no rank's operations: stacks alone are not judged",
-            help=f"read {path}/summary.txt",
+            f"{path} holds no rank's operations, and stacks alone are not judged: of a job that runs under "
+            "`diagd run`, a dump has both",
+            help=f"compare where the ranks are yourself: {folder.places(path)}",
             exit_code=USAGE,
         )
     state, compared, groups = state_of(dumps, {}, job_id=path.name, hang_after_s=hang_after_s)

@@ -10,6 +10,7 @@ _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING = frozenset({
     "read", "openat", "open", "recvfrom", "recvmsg", "flock", "fcntl", "wait4", "waitid", "poll", "select",
 })  # fmt: skip
+RESTING = _BLOCKING | {"futex"}  # calls in which a thread sleeps until another does something
 
 
 def is_stuck(scene: Scene, root: Root) -> bool:
@@ -23,7 +24,7 @@ def blocked(scene: Scene, root: Root) -> Finding:
     if _idles_instead(scene, root):
         kind = "hang.p2p_unmatched"
     severity = Severity.CRITICAL if is_stuck(scene, root) or root.failed else Severity.WARNING
-    how = _how(root)
+    how = how_it_rests(root)
     evidence = [
         seen(scene, root),
         Evidence(
@@ -57,7 +58,7 @@ def _idles_instead(scene: Scene, root: Root) -> bool:
     return wait is not None and wait.kind == "p2p" and stack is not None and stack.syscall in _SLEEPS
 
 
-def _how(root: Root) -> str:
+def how_it_rests(root: Root) -> str:
     """What the rank rests in, from its syscall and innermost frames."""
     stack = root.detail.stack
     if root.life.holds_gil:

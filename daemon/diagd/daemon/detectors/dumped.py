@@ -1,11 +1,13 @@
 """What dumps alone can say of a rank that others wait for, and what they cannot.
 
 A dump shows what its rank had entered, and nothing of whether the rank lived: it may be stuck, late or on another path.
+Where a dump folder holds its stack, one look at it is there: enough to see what it rests in, not for how long.
 """
 
 from collections.abc import Iterator
 
 from diagd.daemon.detectors import elsewhere, words
+from diagd.daemon.detectors.blocked import RESTING, how_it_rests
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.root import Root, finding_of, waiting_text
@@ -13,12 +15,16 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import OTHERS
 from diagd.daemon.state.model import Detail, Operation
 
+_ASLEEP = ("S", "D")
+
 
 def never_entered(scene: Scene, root: Root) -> Finding | None:
     """The finding for a rank whose own dump lacks what the others wait in; None where they had not waited for long."""
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
     if wait is None or root.waited_s < scene.late_s:
         return None
+    if rests := _rests(root):
+        return _resting(scene, root, wait, rests)
     last = _last(root.detail, wait)
     kind = "hang.p2p_unmatched" if wait.kind == "p2p" else "hang.data_starved" if root.starved else "hang.rank_missing"
     severity = Severity.CRITICAL if root.waited_s >= scene.state.hang_after_s else Severity.WARNING
@@ -31,6 +37,29 @@ def never_entered(scene: Scene, root: Root) -> Finding | None:
         root = root.with_locations((Location(root.rank, last.site),))
         said += f", and was last in {words.op_text(last)}"
     return finding_of(scene, root, kind, severity, cause, said, sure=True)
+
+
+def _rests(root: Root) -> str:
+    """What its main thread slept in when it was looked at; empty where it did not, or may wait for the GIL."""
+    stack = root.detail.stack
+    if stack is None or stack.state not in _ASLEEP or root.place is None or any(t.holds_gil for t in stack.threads):
+        return ""
+    return how_it_rests(root) if stack.syscall in RESTING else ""
+
+
+def _resting(scene: Scene, root: Root, wait: Wait, how: str) -> Finding:
+    """The finding for a rank that slept outside communication while the others waited for it."""
+    stack = root.detail.stack
+    kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
+    severity = Severity.CRITICAL if root.waited_s >= scene.state.hang_after_s else Severity.WARNING
+    call = f", in {stack.syscall}()" if stack is not None else ""
+    own = Evidence(f"in {words.place_text(root.place)}{call}", "stack", root.rank,
+                   scene.step((root.rank,)))  # fmt: skip
+    text = f"when it was looked at, it was in its own code and {how}; for how long, one look does not show"
+    key = "data" if root.starved else "lock" if how.startswith("waits for a lock") else "blocked"
+    cause = Cause(key, text, 0.7, Basis.INFERENCE, (own, *waiting_text(scene, root)))
+    return finding_of(scene, root, kind, severity, cause, f"never entered {elsewhere.expected(wait)}: it {how}",
+                      sure=True)  # fmt: skip
 
 
 def _last(detail: Detail, wait: Wait) -> Operation | None:
