@@ -158,6 +158,10 @@ def test_nothing_to_scan_is_an_error_that_says_what_would_be(tmp_path: Path) -> 
     with pytest.raises(DiagdError, match="holds no metrics") as wrong:
         scan([tmp_path / "a.log"])
     assert "event file" in wrong.value.help
+    (tmp_path / "train.py").write_text("loss = 3\nlr = 0.1\n")
+    with pytest.raises(DiagdError, match="holds no metrics") as program:
+        scan([tmp_path / "train.py"])
+    assert "no log" in program.value.help
     with pytest.raises(DiagdError, match="no such file"):
         scan([tmp_path / "none"])
 

@@ -10,6 +10,7 @@ import pytest
 from tests.report.reports import incident, report
 
 from diagd.daemon.cli.main import COMMANDS
+from diagd.daemon.incidents.catalog import KINDS
 
 HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
 FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
@@ -97,6 +98,11 @@ def test_an_unknown_kind_gets_a_suggestion(word: str, meant: str) -> None:
     done = diagd("explain", word)
     assert done.returncode == 2
     assert meant in done.stderr
+
+
+def test_a_family_is_told_with_all_its_kinds() -> None:
+    said = diagd("explain", "hang").stderr
+    assert all(kind in said for kind in KINDS if kind.startswith("hang."))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

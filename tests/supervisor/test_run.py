@@ -279,10 +279,13 @@ def test_the_run_directory_is_private_while_it_runs_and_gone_after(tmp_path: Pat
     assert not Path(place).exists()
 
 
-def test_a_recording_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path) -> None:
-    done = Run(tmp_path).finish("--record", "missing/job.diagd", "--", "touch", "started")
+@pytest.mark.parametrize("name", ["missing/job.diagd", "/proc/job.diagd", "notes.txt"])
+def test_a_recording_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("something else")
+    done = Run(tmp_path).finish("--record", name, "--", "touch", "started")
     assert done.returncode == 85
-    assert "--record missing/job.diagd" in done.stderr
+    assert f"--record {name}" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "something else"
     assert not (tmp_path / "started").exists()
 
 

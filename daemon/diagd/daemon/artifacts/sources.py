@@ -23,6 +23,7 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|gpu|proc|worker|node0_rank)[_-]
 _RANK_FOLDER = re.compile(r"(?:rank[_-]?)?(\d{1,6})$", re.IGNORECASE)
 _ROTATED = re.compile(r"\.(?:log|txt|out|jsonl|csv)\.(\d+)(?:\.gz)?$")
 _HISTORY = re.compile(rf'"(?:{"|".join(documents.HISTORIES)})"\s*:\s*\[')
+_PROGRAMS = frozenset({".py", ".pyi", ".ipynb", ".sh", ".c", ".h", ".cpp", ".cu", ".md", ".toml", ".yaml", ".yml"})
 _HEAD = 65536
 
 
@@ -56,6 +57,9 @@ def runs_of(paths: Sequence[Path]) -> tuple[list[RunFiles], dict[Path, str]]:
     for path in dict.fromkeys(paths):
         files = [path] if path.is_file() else _below(path)
         for file in files:
+            if file == path and file.suffix.lower() in _PROGRAMS:
+                problems[file] = "is a program's or a person's text, and no log"
+                continue
             try:
                 source = _source(file, named=file == path)
             except OSError as exc:

@@ -76,7 +76,8 @@ def _paragraph(heading: str, text: str) -> str:
 
 def _suggestion(kind: str, kinds: Sequence[str]) -> str:
     short = {name.partition(".")[2]: name for name in kinds}
+    if family := [name for name in kinds if name.startswith(f"{kind}.")]:
+        return f"it is a family of kinds: {', '.join(family)}"
     near = difflib.get_close_matches(kind, [*kinds, *short], n=3, cutoff=0.5)
-    near += [name for name in kinds if name.startswith(f"{kind}.")]
     names = list(dict.fromkeys(short.get(name, name) for name in near))
     return f"did you mean {' or '.join(names[:4])}?" if names else "`diagd explain` lists all kinds"

@@ -157,12 +157,19 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
 
 def _check_record(path: Path | None) -> None:
     """After three days of training is too late to learn that nothing was recorded."""
-    if path is not None and not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+    from diagd.daemon.record.record import NotARecord, RecordWriter
+
+    if path is None:
+        return
+    try:
+        RecordWriter(path).close()
+    except (OSError, NotARecord) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it holds something else, and is not overwritten"
         raise DiagdError(
-            f"--record {path}: its folder is not there, or cannot be written",
+            f"--record {path}: cannot be written ({why})",
             help="name a file in a folder that you may write to, such as --record ./job.diagd",
             exit_code=85,
-        )
+        ) from exc
 
 
 def _say(line: str) -> None:
