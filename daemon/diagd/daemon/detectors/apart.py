@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from diagd.daemon.detectors import meetings, rates, words
+from diagd.daemon.detectors.differing import Parted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
-from diagd.daemon.detectors.parting import Parted
 from diagd.daemon.detectors.rates import Apart
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import narrowed, words
 from diagd.daemon.detectors.apart import apart
+from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.models import model_of
 from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
-from diagd.daemon.detectors.parting import How, Parted, at_one_step, parted
+from diagd.daemon.detectors.parting import at_one_step, parted
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.parting import How, Parted
+from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.state.job import JobState
 
 SLACK = 2.0  # times what the largest step seen of that tensor makes of all steps in between

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from diagd.daemon.detectors import words
+from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.finding import Evidence, Finding
-from diagd.daemon.detectors.parting import How, Parted, at_one_step, suspected
+from diagd.daemon.detectors.parting import at_one_step, suspected
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import Entry
 from diagd.daemon.state.parts import Span, Where

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diagd.daemon.detectors import words
+from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.factors import factor, norm
 from diagd.daemon.detectors.models import model_of
-from diagd.daemon.detectors.parting import How, Parted
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 

@@ -1,76 +1,15 @@
-"""What to make of a tensor that is not the same on all ranks: whether it should be, and how it came to differ."""
+"""What to make of a tensor that is not the same on all ranks: whether that is a fault, and of which kind."""
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
-from diagd.daemon.detectors import words
-from diagd.daemon.detectors.ledger import minority
-from diagd.daemon.detectors.meetings import in_bursts, together_until
-from diagd.daemon.detectors.models import Models, info_of, model_of
+from diagd.daemon.detectors import meant, words
+from diagd.daemon.detectors.differing import SEEN_TWICE, How, Parted, how_it_parted, parted_now
+from diagd.daemon.detectors.meetings import together_until
+from diagd.daemon.detectors.models import Models, info_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import communicates
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.ledger import NONE, Entry
-from diagd.daemon.state.tensors import TensorInfo
-
-SEEN_TWICE = 2  # comparisons in a row: one could have met a tensor in the middle of being changed
-EARLY_STEP = 2  # what parts by then has parted with the first updates
-FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
-
-
-class How(StrEnum):
-    """How ranks came to differ; the catalog's fixes go by these names."""
-
-    LOADED = "loaded"  # made equal by their wrapper, and different before the first step
-    NEVER = "never"  # different from the start, and nothing has made them equal
-    UNREDUCED = "unreduced"  # equal until the first updates
-    UPDATED = "updated"  # equal until the first updates, and these were made from equal gradients
-    CHANGED = "changed"  # equal for a while, then not
-    # Of gradients:
-    CLIPPED = "clipped"  # one is the other times a factor
-    STOPPED = "stopped"  # reduced for a while, then no longer
-    LOST = "lost"  # reduced, and something else on some rank now and then
-
-
-@dataclass(frozen=True, slots=True)
-class Parted:
-    """A tensor that should be the same and is not."""
-
-    entry: Entry
-    kind: str
-    how: How
-    sure: bool  # a wrapper or mesh says that the ranks must agree
-    since: int  # the first step after which it was seen to differ; 0 before the first
-    classes: list[list[int]]  # ranks by equal content, the largest class first
-    said: str = ""  # what else speaks for it
-    odd: tuple[int, ...] = ()  # the culprits, where more than their number tells them
-    aside: bool = False  # worth knowing: nothing says that it should be the same, and often it need not be
-
-    @property
-    def info(self) -> TensorInfo:
-        """The tensor, as the first of its ranks has it."""
-        return info_of(self.entry)
-
-    @property
-    def minority(self) -> tuple[int, ...]:
-        """The ranks outside the largest class; all of them on a tie."""
-        return minority(self.classes)[0]
-
-    @property
-    def culprits(self) -> tuple[int, ...]:
-        """The odd ones."""
-        return self.odd or self.minority
-
-    @property
-    def is_tie(self) -> bool:
-        """Whether no side is in the majority, and nothing else tells them apart."""
-        return not self.odd and minority(self.classes)[1]
-
-
-def parted_now(entry: Entry, kind: str, how: How, sure: bool) -> Parted:
-    """A tensor that differs at this time."""
-    return Parted(entry, kind, how, sure, entry.agreement.first_unequal, entry.agreement.classes)
+from diagd.daemon.state.ledger import Entry
 
 
 def parted(state: JobState) -> list[Parted]:
@@ -96,8 +35,8 @@ def suspected(state: JobState) -> list[Parted]:
 
 def _all_judged(state: JobState, is_meant: Callable[[Entry], bool]) -> list[Parted]:
     models = Models(state)
-    meant = (_judged(state, entry, models) for entry in state.tensors.entries if is_meant(entry))
-    return sorted((one for one in meant if one is not None), key=lambda one: one.since)
+    judged = (_judged(state, entry, models) for entry in state.tensors.entries if is_meant(entry))
+    return sorted((one for one in judged if one is not None), key=lambda one: one.since)
 
 
 def _proven(state: JobState) -> list[tuple[tuple[int, ...], list[list[int]]]]:
@@ -131,7 +70,7 @@ def at_one_step(state: JobState, one: Parted) -> bool:
 
 def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     info = info_of(entry)
-    how = _how(entry, bool(entry.peers))
+    how = how_it_parted(entry, bool(entry.peers))
     if entry.kind == "gradient":
         return None  # by itself: what it does to the weights tells (origins.py)
     if entry.kind == "state":
@@ -143,7 +82,7 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
         return parted_now(entry, kind, how, sure=True)
-    judge = _owned if info.owned else _left_alone
+    judge = meant.owned if info.owned else meant.left_alone
     return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
 
 
@@ -186,90 +125,3 @@ def _not_loaded(state: JobState, one: Parted) -> Parted:
     )
     said += f", {words.ranks_text(without)} {words.verb(without, 'has', 'have')} not"
     return replace(one, said=said, odd=without if one.is_tie else ())
-
-
-def _how(entry: Entry, declared: bool) -> How:
-    seen = entry.agreement
-    if seen.last_equal == NONE:
-        return How.LOADED if declared and entry.kind == "parameter" else How.NEVER
-    if seen.first_unequal <= EARLY_STEP:
-        return How.UNREDUCED if entry.kind == "parameter" else How.NEVER
-    return How.CHANGED
-
-
-def _owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
-    """Whether a trained tensor that nothing declares replicated should be so all the same.
-
-    One that differed from the start is a shard, an expert or a stage, for all that is known; but not where the ranks
-    make the same updates of it, as after a reduction by hand.
-    """
-    siblings = models.of(entry)
-    if how is How.NEVER:
-        return _is_updated_alike(state, entry, siblings)
-    if how is How.CHANGED:
-        apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
-        return apart or _is_given_the_same(entry, siblings)
-    if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
-        return False
-    # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
-    return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
-        state, entry.infos
-    )
-
-
-def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
-    """Whether its gradient was equal on all ranks whenever it was compared, also after it had parted.
-
-    Ranks that a script gives other weights to, as for other folds, do not reduce what they add to them.
-    """
-    mine = (entry.agreement for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
-    return any(not seen.parts and seen.last_equal > weight.agreement.first_unequal for seen in mine)
-
-
-def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> bool:
-    """Whether its gradient, and those of most of its model, were equal on all ranks whenever they were compared.
-
-    Of experts and shards beside replicated weights they are not; those of an expert that nothing went to are all zeros.
-    """
-    gradients = [entry for entry in model if entry.kind == "gradient"]
-    alike = {e.name for e in gradients if e.agreement.times >= SEEN_TWICE and not e.agreement.parts}
-    norms = (state.signals.series(rank, f"grad_norm/{weight.name}") for rank in weight.infos)
-    zero = any(norm is not None and len(norm) and not norm.values.any() for norm in norms)
-    return weight.name in alike and not zero and len(alike) > len(gradients) / 2
-
-
-def _left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
-    """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
-    info = info_of(entry)
-    siblings = models.of(entry)
-    if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
-        return not info.copy and _few(siblings)
-    if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
-        declared = (s.peers or any(i.placement != "plain" for i in s.infos.values()) for s in siblings)
-        return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
-    return not (info.copy and _differs_by_design(entry, models))
-
-
-def _differs_by_design(entry: Entry, models: Models) -> bool:
-    """Whether the trained twin differs from the start too: both are split over the ranks."""
-    model = model_of(entry).removesuffix(" (copy)")
-    name = model + entry.name.removeprefix(model_of(entry))
-    twins = [twin for twin in models.entries.get(model, ()) if twin.name == name and twin.kind == entry.kind]
-    return any(not twin.agreement.first_equal for twin in twins)
-
-
-def _few(model: list[Entry]) -> bool:
-    compared = [entry for entry in model if entry.agreement.first != NONE and entry.kind == "parameter"]
-    return sum(entry.agreement.unequal > 0 for entry in compared) <= FEW * len(compared)
-
-
-def _is_lost(gradient: Entry) -> bool:
-    """Whether it was reduced, and then all the same on most ranks and not on the rest."""
-    seen = gradient.agreement
-    return gradient.kind == "gradient" and seen.first_equal and any(len(classes[0]) > 1 for _, classes in seen.parts)
-
-
-def _at_once(model: list[Entry]) -> bool:
-    """Whether all that differ may have parted in one step: then the script may have done it, as by loading."""
-    seen = [one.agreement for one in model if one.kind == "parameter" and one.agreement.unequal]
-    return max(one.last_equal for one in seen) < min(one.first_unequal for one in seen)

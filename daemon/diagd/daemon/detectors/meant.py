@@ -1,0 +1,89 @@
+"""Whether a tensor that no wrapper and no mesh declares replicated should be the same on all ranks all the same."""
+
+from diagd.daemon.detectors.differing import SEEN_TWICE, How
+from diagd.daemon.detectors.meetings import in_bursts
+from diagd.daemon.detectors.models import Models, info_of, model_of
+from diagd.daemon.detectors.numerics.weights import is_expert
+from diagd.daemon.detectors.replicas import communicates
+from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import NONE, Entry
+
+FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
+
+
+def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
+    """Whether a trained tensor that nothing declares replicated should be so all the same.
+
+    One that differed from the start is a shard, an expert or a stage, for all that is known; but not where the ranks
+    make the same updates of it, as after a reduction by hand.
+    """
+    siblings = models.of(entry)
+    if how is How.NEVER:
+        return _is_updated_alike(state, entry, siblings)
+    if how is How.CHANGED:
+        apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
+        return apart or _is_given_the_same(entry, siblings)
+    if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
+        return False
+    # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
+    return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
+        state, entry.infos
+    )
+
+
+def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
+    """Whether its gradient was equal on all ranks whenever it was compared, also after it had parted.
+
+    Ranks that a script gives other weights to, as for other folds, do not reduce what they add to them.
+    """
+    mine = (entry.agreement for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
+    return any(not seen.parts and seen.last_equal > weight.agreement.first_unequal for seen in mine)
+
+
+def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> bool:
+    """Whether its gradient, and those of most of its model, were equal on all ranks whenever they were compared.
+
+    Of experts and shards beside replicated weights they are not; those of an expert that nothing went to are all zeros.
+    """
+    gradients = [entry for entry in model if entry.kind == "gradient"]
+    alike = {e.name for e in gradients if e.agreement.times >= SEEN_TWICE and not e.agreement.parts}
+    norms = (state.signals.series(rank, f"grad_norm/{weight.name}") for rank in weight.infos)
+    zero = any(norm is not None and len(norm) and not norm.values.any() for norm in norms)
+    return weight.name in alike and not zero and len(alike) > len(gradients) / 2
+
+
+def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
+    """Whether a tensor that no optimizer owns and no wrapper declares should be the same everywhere."""
+    info = info_of(entry)
+    siblings = models.of(entry)
+    if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
+        return not info.copy and _few(siblings)
+    if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
+        declared = (s.peers or any(i.placement != "plain" for i in s.infos.values()) for s in siblings)
+        return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
+    return not (info.copy and _differs_by_design(entry, models))
+
+
+def _differs_by_design(entry: Entry, models: Models) -> bool:
+    """Whether the trained twin differs from the start too: both are split over the ranks."""
+    model = model_of(entry).removesuffix(" (copy)")
+    name = model + entry.name.removeprefix(model_of(entry))
+    twins = [twin for twin in models.entries.get(model, ()) if twin.name == name and twin.kind == entry.kind]
+    return any(not twin.agreement.first_equal for twin in twins)
+
+
+def _few(model: list[Entry]) -> bool:
+    compared = [entry for entry in model if entry.agreement.first != NONE and entry.kind == "parameter"]
+    return sum(entry.agreement.unequal > 0 for entry in compared) <= FEW * len(compared)
+
+
+def _is_lost(gradient: Entry) -> bool:
+    """Whether it was reduced, and then all the same on most ranks and not on the rest."""
+    seen = gradient.agreement
+    return gradient.kind == "gradient" and seen.first_equal and any(len(classes[0]) > 1 for _, classes in seen.parts)
+
+
+def _at_once(model: list[Entry]) -> bool:
+    """Whether all that differ may have parted in one step: then the script may have done it, as by loading."""
+    seen = [one.agreement for one in model if one.kind == "parameter" and one.agreement.unequal]
+    return max(one.last_equal for one in seen) < min(one.first_unequal for one in seen)
