@@ -9,8 +9,10 @@ import grpc
 import pytest
 from tests.aggregator.fakes import FakeJudge, FakeObserver, Wanted, wait_for
 
-from diagd.daemon.agent.loop import AgentLoop, make_identity
-from diagd.daemon.agent.stream import Buffer, Stream
+from diagd.daemon.agent.buffer import Buffer
+from diagd.daemon.agent.introduction import make_identity
+from diagd.daemon.agent.loop import AgentLoop
+from diagd.daemon.agent.stream import Stream
 from diagd.daemon.agent.wire import detail_message
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop

@@ -3,81 +3,26 @@
 import logging
 import os
 import signal
-import socket
 import threading
 import time
-import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol
 
-from diagd.daemon.agent.stream import Identity
+from diagd.daemon.agent.obeying import ask_all, by_depth, only
+from diagd.daemon.agent.parts import Looks, Uplink
 from diagd.daemon.agent.watchfulness import STEADY_LOOKS, Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.scalars import SignalNews
-from diagd.daemon.state.tensors import LedgerNews
-from diagd.probes.box.requests import Request, Target
-from diagd.proto.v1.agent_pb2 import Command, CommandResult, DigestCommand, LookCommand
+from diagd.proto.v1.agent_pb2 import Command, CommandResult
 
 log = logging.getLogger(__name__)
 
 SIGNALS_LOOKS = 1.9  # scalars are read at every second look: they keep until then, and are judged more seldom still
-
-Deep = tuple[bool, bool, bool]  # stacks, recorder, history
-
-
-class Looks(Protocol):
-    """What the agent needs of an observer of one job's ranks on this node."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is not watched, and why, of which no rank tells."""
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """While it lasts, what a dump makes the ranks do does not count as theirs."""
-
-    def look(self, now_s: float) -> list[Facts]:
-        """The numbers of all ranks."""
-
-    def details(self, ranks: Iterable[int]) -> list[Detail]:
-        """What else can be read at little cost."""
-
-    def deep(
-        self, ranks: Iterable[int], stacks: bool = True, recorder: bool = True, history: bool = True
-    ) -> list[Detail]:
-        """What takes up to seconds to see."""
-
-    def ledgers(self, anew: bool) -> list[LedgerNews]:
-        """What is new in the ranks' ledgers of tensors; `anew`: whoever was told before is gone."""
-
-    def signals(self, anew: bool) -> list[SignalNews]:
-        """Likewise of their scalars."""
-
-    def ask(self, rank: int, pid: int, request: Request) -> None:
-        """Have a rank digest tensors out of turn; it is not waited for."""
-
-
-class Uplink(Protocol):
-    """Where what was seen goes; none of its methods blocks."""
-
-    @property
-    def connections(self) -> int:
-        """How often it has found an aggregator, which then may be another one."""
-
-    def send(
-        self, facts: Sequence[Facts], details: Sequence[Detail], now_s: float, ledgers: Sequence[LedgerNews] = (),
-        signals: Sequence[SignalNews] = (),
-    ) -> None:  # fmt: skip
-        """One look."""
-
-    def answer(self, result: CommandResult) -> None:
-        """What became of a command."""
 
 
 Dump = Callable[[Sequence[int], str], Path]
@@ -209,7 +154,7 @@ class AgentLoop:
             try:
                 found = self._observer.details(sorted(ranks)) if ranks else []
                 # How it ended is told with where it was, and in what.
-                return [_only(d, d.exit is not None, False, d.exit is not None) for d in found]
+                return [only(d, d.exit is not None, False, d.exit is not None) for d in found]
             except RuntimeError:  # a deep look, in its own thread, changed what was being read
                 continue
         return []
@@ -248,9 +193,9 @@ class AgentLoop:
             case "look":
                 if command.look.stacks:
                     self._watchfulness.disturbed(self._clock())
-                for (stacks, recorder, history), ranks in _by_depth(command.look).items():
+                for (stacks, recorder, history), ranks in by_depth(command.look).items():
                     found = self._observer.deep(ranks, stacks=stacks, recorder=recorder, history=history)
-                    self._found.extend(_only(detail, stacks, recorder, history) for detail in found)
+                    self._found.extend(only(detail, stacks, recorder, history) for detail in found)
             case "dump" if self._dump is not None:
                 result.folder = str(self._dump(list(command.dump.ranks), command.dump.incident))
             case "end_rank":
@@ -259,77 +204,6 @@ class AgentLoop:
                     raise ValueError(f"rank {command.end_rank.rank} is not process {pid}: nothing is ended")
                 os.kill(pid, signal.SIGKILL)
             case "digest":
-                _ask_all(self._observer, command.digest)
+                ask_all(self._observer, command.digest)
             case what:
                 raise ValueError(f"this agent cannot {what}")
-
-
-def _ask_all(observer: Looks, command: DigestCommand) -> None:
-    """Ask each rank; what fails for one is said after the others were asked."""
-    failed = []
-    for one in command.requests:
-        targets = tuple(Target(target.row, target.first, target.stop, target.parts) for target in one.targets)
-        try:
-            observer.ask(one.rank, one.pid, Request(one.serial, one.step, one.everything, targets))
-        except (OSError, ValueError) as exc:
-            failed.append(str(exc))
-    if failed:
-        raise ValueError("; ".join(failed))
-
-
-def _only(detail: Detail, stacks: bool, recorder: bool, history: bool) -> Detail:
-    """Without what was not asked for: an observer repeats what it saw before, and the state still has that."""
-    dropped: dict[str, object] = {}
-    if not stacks:
-        dropped.update(stacks=(), looks=())
-    if not recorder:
-        dropped.update(recorder=())
-    if not history:
-        dropped.update(history=())
-    return detail.with_(**dropped) if dropped else detail
-
-
-def _by_depth(look: LookCommand) -> dict[Deep, list[int]]:
-    """The ranks by what is to be seen of them, so that ranks alike are looked at together."""
-    stacks, recorder, history = set(look.stacks), set(look.recorder), set(look.history)
-    groups: dict[Deep, list[int]] = {}
-    for rank in sorted(stacks | recorder | history):
-        groups.setdefault((rank in stacks, rank in recorder, rank in history), []).append(rank)
-    return groups
-
-
-def agent_version() -> str:
-    """diagd's version, as installed."""
-    try:
-        return version("diagd")
-    except PackageNotFoundError:  # run from a checkout
-        return "0+unknown"
-
-
-def boot_id() -> str:
-    """The kernel's name for this boot."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def make_identity(
-    job_id: str,
-    *,
-    node: str | None = None,
-    command: Sequence[str] = (),
-    started_s: float = 0.0,
-    hang_after_s: float = 0.0,
-) -> Identity:
-    """Who this agent speaks for."""
-    return Identity(
-        node=node or socket.gethostname(),
-        job_id=job_id,
-        boot_id=boot_id(),
-        session=uuid.uuid4().hex,
-        agent_version=agent_version(),
-        command=tuple(command),
-        started_s=started_s,
-        hang_after_s=hang_after_s,
-    )

@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from diagd.daemon.agent import health
-from diagd.daemon.agent.loop import AgentLoop, Dump, Looks, make_identity
-from diagd.daemon.agent.stream import Identity, Stream
+from diagd.daemon.agent.introduction import Identity, make_identity
+from diagd.daemon.agent.loop import AgentLoop, Dump
+from diagd.daemon.agent.parts import Looks
+from diagd.daemon.agent.stream import Stream
 from diagd.daemon.config.settings import AgentConfig, load
 from diagd.daemon.errors import DiagdError
 

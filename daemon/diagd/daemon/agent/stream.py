@@ -6,22 +6,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import grpc
 
+from diagd.daemon.agent.buffer import Buffer, Queue
+from diagd.daemon.agent.introduction import Identity
 from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message, signals_message
 from diagd.daemon.state.model import Detail, Facts
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
 from diagd.proto.v1 import agent_pb2
-from diagd.proto.v1.agent_pb2 import ConnectRequest, ConnectResponse, Goodbye, Hello, Window
+from diagd.proto.v1.agent_pb2 import ConnectRequest, ConnectResponse, Goodbye, Window
 from diagd.proto.v1.agent_pb2_grpc import AgentServiceStub
 
 log = logging.getLogger(__name__)
 
-PROTOCOL = 1
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 FIRST_DELAY_S = 0.2
 LAST_DELAY_S = 2.0
@@ -44,117 +43,6 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # Two agents of one process must not share a connection's fate.
     ("grpc.use_local_subchannel_pool", 1),
 )
-
-
-class Queue(NamedTuple):
-    """Windows, one a look; what is neither waiting nor dropped the aggregator has taken."""
-
-    made: int
-    waiting: int
-    waiting_bytes: int
-    dropped: int
-
-    @property
-    def taken(self) -> int:
-        """Acknowledged by the aggregator."""
-        return self.made - self.waiting - self.dropped
-
-
-class Buffer:
-    """Windows that the aggregator has not acknowledged, oldest first; bounded.
-
-    What is dropped are numbers, which newer ones replace. How a rank ended is said only once: that moves on to the next
-    window.
-    """
-
-    def __init__(self, max_windows: int, max_bytes: int) -> None:
-        self._max_windows = max_windows
-        self._max_bytes = max_bytes
-        self._windows: deque[tuple[Window, int]] = deque()
-        self._bytes = 0
-        self._next_seq = 1
-        self.dropped = 0
-
-    def add(self, window: Window) -> None:
-        """Give the window its number and keep it."""
-        window.seq, window.dropped_windows = self._next_seq, self.dropped
-        self._next_seq += 1
-        size = window.ByteSize()
-        self._windows.append((window, size))
-        self._bytes += size
-        while len(self._windows) > 1 and (len(self._windows) > self._max_windows or self._bytes > self._max_bytes):
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        oldest, size = self._windows.popleft()
-        self._bytes -= size
-        self.dropped += 1
-        endings = [d for d in oldest.details if d.HasField("ending") or d.HasField("exit")]
-        if endings:
-            heir, heir_size = self._windows[0]
-            known = {(d.rank, d.pid) for d in heir.details if d.HasField("ending") or d.HasField("exit")}
-            fuller = Window()  # a new one: the old may be on its way out in another thread
-            fuller.CopyFrom(heir)
-            fuller.details.extend(d for d in endings if (d.rank, d.pid) not in known)
-            self._windows[0] = (fuller, fuller.ByteSize())
-            self._bytes += fuller.ByteSize() - heir_size
-
-    def acknowledge(self, seq: int) -> None:
-        """Forget all up to this one."""
-        while self._windows and self._windows[0][0].seq <= seq:
-            self._bytes -= self._windows.popleft()[1]
-
-    def after(self, seq: int) -> Window | None:
-        """The first one after this number."""
-        if not self._windows or self._windows[-1][0].seq <= seq:
-            return None
-        # Seldom more than a few are waiting, and the wanted one is nearly always the last.
-        first = self._windows[0][0].seq
-        index = max(seq + 1 - first, 0)
-        return self._windows[index][0]
-
-    @property
-    def queue(self) -> Queue:
-        """What was made, and what became of it."""
-        return Queue(self._next_seq - 1, len(self._windows), self._bytes, self.dropped)
-
-    @property
-    def oldest(self) -> int:
-        """The number of the oldest that is kept, or of the next."""
-        return self._windows[0][0].seq if self._windows else self._next_seq
-
-    def __len__(self) -> int:
-        return len(self._windows)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who an agent speaks for."""
-
-    node: str
-    job_id: str
-    boot_id: str = ""
-    session: str = ""
-    agent_version: str = ""
-    command: tuple[str, ...] = ()
-    started_s: float = 0.0
-    hang_after_s: float = 0.0
-
-    def hello(self, resume_seq: int) -> Hello:
-        """The first message of a stream."""
-        return Hello(
-            agent_version=self.agent_version,
-            protocol=PROTOCOL,
-            node=self.node,
-            boot_id=self.boot_id,
-            session=self.session,
-            job_id=self.job_id,
-            command=self.command,
-            started_s=self.started_s,
-            hang_after_s=self.hang_after_s,
-            resume_seq=resume_seq,
-            time_s=time.time(),
-        )
 
 
 class Stream:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diagd.daemon.agent.loop import AgentLoop, Looks, agent_version, make_identity
+from diagd.daemon.agent.introduction import agent_version, make_identity
+from diagd.daemon.agent.loop import AgentLoop
+from diagd.daemon.agent.parts import Looks
 from diagd.daemon.agent.stream import Stream
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge, restored_incident

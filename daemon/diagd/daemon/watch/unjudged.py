@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from diagd.daemon.agent.loop import Uplink
+from diagd.daemon.agent.parts import Uplink
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import grpc
 
+from diagd.daemon.agent.introduction import Identity
 from diagd.daemon.agent.loop import AgentLoop
-from diagd.daemon.agent.stream import CHANNEL_OPTIONS, Identity, Stream
+from diagd.daemon.agent.stream import CHANNEL_OPTIONS, Stream
 from diagd.daemon.agent.wire import detail_message, facts_columns, ledger_message, signals_message
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop, stored_form
