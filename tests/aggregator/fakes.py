@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from diagd.daemon.aggregator.loop import Judge
+from diagd.daemon.aggregator.judging import Judge
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Location, Severity
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState

@@ -3,7 +3,8 @@
 from tests.aggregator.fakes import FakeBook, FakeJudge, FakeLink, Wanted, incident
 
 from diagd.daemon.agent.wire import detail_message, facts_columns
-from diagd.daemon.aggregator.loop import JobLoop, Judge
+from diagd.daemon.aggregator.judging import Judge
+from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, Window

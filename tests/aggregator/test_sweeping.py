@@ -10,7 +10,8 @@ from tests.aggregator.test_loop import window
 
 from diagd.daemon.agent.wire import ledger_message
 from diagd.daemon.aggregator import sweeping
-from diagd.daemon.aggregator.loop import JobLoop, Judge
+from diagd.daemon.aggregator.judging import Judge
+from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.sweeping import Sweeps
 from diagd.daemon.detectors.narrowed import suspects
 from diagd.daemon.state.job import JobState

@@ -9,7 +9,8 @@ from tests.aggregator.fakes import FakeBook, FakeLink, Wanted, incident
 
 from diagd.daemon.agent.wire import detail_message, facts_columns
 from diagd.daemon.aggregator.calm import EVERY_S
-from diagd.daemon.aggregator.loop import JobLoop, Judge
+from diagd.daemon.aggregator.judging import Judge
+from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.replay import replay
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.record.record import MAGIC, NotARecord, RecordReader, RecordWriter

@@ -25,7 +25,9 @@ from diagd.daemon.config.settings import AgentConfig, AggregatorConfig, Config
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.record.record import RecordReader
 from diagd.daemon.state.model import Exit, Status
-from diagd.daemon.watch.main import Options, Parts, Watch, parse
+from diagd.daemon.watch.main import Watch
+from diagd.daemon.watch.options import Options, parse
+from diagd.daemon.watch.parts import Parts
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "contract/report.schema.json").read_text(encoding="utf-8"))
 QUICK = Config(agent=AgentConfig(look_s=0.05, suspicious_look_s=0.05), aggregator=AggregatorConfig(tick_s=0.03))

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from diagd.daemon.aggregator.loop import JobLoop, Link
+from diagd.daemon.aggregator.judging import Link
+from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.incidents.incident import Incident
 from diagd.proto.v1.agent_pb2 import Ack, ConnectRequest, Goodbye, Hello
 

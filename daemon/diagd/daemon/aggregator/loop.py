@@ -5,15 +5,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from diagd.daemon.aggregator.calm import Calm
+from diagd.daemon.aggregator.judging import Attends, Judge, Link
 from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.aggregator.suspicions import Suspicions
 from diagd.daemon.aggregator.sweeping import Sweeps
 from diagd.daemon.incidents.incident import Incident, incident_from_json
 from diagd.daemon.state.apply import BadMessage, apply_window, ledger_values, signal_values, window_values
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.ledger import Entry
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, LookCommand
 from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordEntry
 
@@ -21,79 +22,6 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 2.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
-EARLY_S = 10.0  # of a suspicion
-EARLY_EVERY_S = 1.0
-LATE_EVERY_S = 5.0
-FORGOTTEN_AFTER_S = 3.0  # a rank that was not worth a look for so long begins anew
-ANSWER_WITHIN_S = 8.0  # a deep look takes up to 3 s; after this the command is taken as lost
-
-
-class Link(Protocol):
-    """The way to one node's agent."""
-
-    @property
-    def node(self) -> str:
-        """The node's name."""
-
-    def command(self, command: Command) -> None:
-        """Send a command; never blocks, may be lost."""
-
-
-class Book(Protocol):
-    """What the loop needs of an incident book."""
-
-    @property
-    def incidents(self) -> Sequence[Incident]:
-        """All, in report order."""
-
-    def update(self, findings: Any, state: JobState) -> list[Incident]:
-        """Those that were opened, changed or resolved by these findings."""
-
-
-class Attends(Protocol):
-    """Ranks that are to be looked at deeply now."""
-
-    @property
-    def stacks(self) -> tuple[int, ...]:
-        """Whose stacks are wanted."""
-
-    @property
-    def recorder(self) -> tuple[int, ...]:
-        """Whose flight recorder is wanted."""
-
-    @property
-    def history(self) -> tuple[int, ...]:
-        """Whose operations are wanted, also the finished ones."""
-
-
-@dataclass(slots=True)
-class Judge:
-    """Where findings and incidents come from; as values, so that the loop is tested without them."""
-
-    detect: Callable[[JobState], Sequence[Any]]
-    attention: Callable[[JobState], Attends]
-    make_book: Callable[[Sequence[Incident]], Book]
-    suspects: Callable[[JobState], Sequence[Entry]] = lambda state: ()  # tensors to be looked at closely
-
-
-def default_judge() -> Judge:
-    """The detectors and incidents of diagd."""
-    from diagd.daemon.detectors.attention import attention
-    from diagd.daemon.detectors.narrowed import suspects
-    from diagd.daemon.detectors.registry import detect
-    from diagd.daemon.incidents.book import IncidentBook
-
-    return Judge(detect, attention, IncidentBook, suspects)
-
-
-@dataclass(slots=True)
-class Suspicion:
-    """A rank that is being looked at deeply."""
-
-    since_s: float
-    wanted_s: float
-    asked_s: float = 0.0
-    command: int = 0  # that is under way; 0 none
 
 
 @dataclass(slots=True)
@@ -135,7 +63,7 @@ class JobLoop:
         self._links: dict[str, Link] = {}
         self._rank_nodes: dict[int, str] = {}
         self.extra: dict[int, dict[str, float]] = {}
-        self._suspicions: dict[int, Suspicion] = {}
+        self._suspicions = Suspicions()
         self._sweeps = Sweeps()
         self._next_command = 1
         self._stopping_attempt = 0
@@ -178,8 +106,7 @@ class JobLoop:
         """A node's agent is gone, for now."""
         if self._links.get(link.node) is link:
             del self._links[link.node]
-            for suspicion in self._suspicions.values():
-                suspicion.command = 0
+            self._suspicions.lost()
 
     def tick(self, now_s: float) -> list[Incident]:
         """Apply what came in and judge; the incidents that opened, changed or were resolved."""
@@ -229,9 +156,7 @@ class JobLoop:
     def _looks(self, now_s: float) -> list[tuple[Link, Command]]:
         attention = self._judge.attention(self.state)
         wanted = {*attention.stacks, *attention.recorder, *attention.history}
-        due = {rank for rank in wanted if self._is_due(rank, now_s)}
-        for rank in [r for r, s in self._suspicions.items() if now_s - s.wanted_s > FORGOTTEN_AFTER_S]:
-            del self._suspicions[rank]
+        due = self._suspicions.due(wanted, now_s)
         made = []
         for node in sorted({self._rank_nodes[r] for r in due if r in self._rank_nodes}):
             link = self._links.get(node)
@@ -321,9 +246,7 @@ class JobLoop:
             self._note_result(request.result)
 
     def _note_result(self, result: CommandResult) -> None:
-        for suspicion in self._suspicions.values():
-            if suspicion.command == result.id:
-                suspicion.command = 0
+        self._suspicions.answered(result.id)
         if result.error:
             log.warning("an agent could not do what it was asked: %s", result.error)
         self._results.append(result)
@@ -344,14 +267,6 @@ class JobLoop:
                 self.incidents_opened[key] = self.incidents_opened.get(key, 0) + 1
             self._severities[incident.id] = incident.severity
 
-    def _is_due(self, rank: int, now_s: float) -> bool:
-        suspicion = self._suspicions.setdefault(rank, Suspicion(now_s, now_s))
-        suspicion.wanted_s = now_s
-        waited_s = now_s - suspicion.asked_s
-        if suspicion.command:
-            return waited_s >= ANSWER_WITHIN_S
-        return waited_s >= (EARLY_EVERY_S if now_s - suspicion.since_s < EARLY_S else LATE_EVERY_S)
-
     def _look(self, ranks: set[int], attention: Attends, now_s: float) -> Command:
         command = self.new_command()
         command.look.CopyFrom(
@@ -361,8 +276,7 @@ class JobLoop:
                 history=sorted(ranks.intersection(attention.history)),
             )
         )
-        for rank in ranks:
-            self._suspicions[rank].command, self._suspicions[rank].asked_s = command.id, now_s
+        self._suspicions.asked(ranks, command.id, now_s)
         self.counters.deep_looks += 1
         return command
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge
+from diagd.daemon.aggregator.judging import Judge, default_judge
+from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.record.record import RecordReader
 from diagd.daemon.state.job import JobState

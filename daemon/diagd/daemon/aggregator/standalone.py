@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from diagd.daemon.aggregator.hub import Hub
-from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge, restored_incident, stored_form
+from diagd.daemon.aggregator.judging import Judge, default_judge
+from diagd.daemon.aggregator.loop import JobLoop, restored_incident, stored_form
 from diagd.daemon.aggregator.reporting import write_report
 from diagd.daemon.aggregator.service import COULD_NOT_START, GrpcServer
 from diagd.daemon.aggregator.web import WebServer

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diagd.daemon.aggregator.loop import Judge, default_judge
+from diagd.daemon.aggregator.judging import Judge, default_judge
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.artifacts.columns import Floats, Ints, Key
 from diagd.daemon.artifacts.merging import Notes, merged

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagd.daemon.aggregator.loop import default_judge
+from diagd.daemon.aggregator.judging import default_judge
 from diagd.daemon.aggregator.replay import replay
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.analyze import folder

@@ -1,25 +1,21 @@
 """The process that `diagd run` starts beside the job: the node's agent and, but for --aggregator, the aggregator."""
 
-import argparse
 import json
 import logging
 import os
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from diagd.daemon.agent.introduction import agent_version, make_identity
 from diagd.daemon.agent.loop import AgentLoop
-from diagd.daemon.agent.parts import Looks
 from diagd.daemon.agent.stream import Stream
 from diagd.daemon.aggregator.hub import Hub
-from diagd.daemon.aggregator.loop import JobLoop, Judge, default_judge, restored_incident
+from diagd.daemon.aggregator.loop import JobLoop, restored_incident
 from diagd.daemon.aggregator.reporting import write_report, write_whole
 from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.aggregator.web import WebServer
@@ -28,8 +24,10 @@ from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.record.record import NotARecord, RecordWriter
 from diagd.daemon.store.store import SqliteStore, Store, StoreError
-from diagd.daemon.watch.announcer import Announcer, Verdict
+from diagd.daemon.watch.announcer import Announcer
 from diagd.daemon.watch.control import Control
+from diagd.daemon.watch.options import Options, parse
+from diagd.daemon.watch.parts import Parts
 from diagd.daemon.watch.policy import Policy
 from diagd.daemon.watch.unjudged import Seen
 from diagd.daemon.watch.views import EmbeddedView, LocalUplink, RemoteView, View
@@ -49,91 +47,10 @@ DUMP_UNDER_WAY_S = 4.0
 NICE = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the supervisor asked for."""
-
-    run_dir: Path
-    job_id: str
-    report_dir: Path | None = None
-    dump_prefix: str = ""
-    hang_after_s: float = 60.0
-    on_hang: str = "dump"
-    aggregator: str | None = None
-    record: Path | None = None
-    control_fd: int | None = None
-    node: str = field(default_factory=socket.gethostname)
-
-
-def parse(argv: Sequence[str] | None) -> Options:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="diagd watch", description="Watch a job of `diagd run`.")
-    parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--job-id", required=True)
-    parser.add_argument("--report", default="none", metavar="DIR|none")
-    parser.add_argument("--dump-prefix", default="", help="what this run's dumps begin with, where there are others'")
-    parser.add_argument("--hang-after", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--on-hang", choices=("dump", "abort", "restart"), default="dump")
-    parser.add_argument("--aggregator", default="none", metavar="HOST:PORT|none")
-    parser.add_argument("--record", default="none", metavar="FILE|none")
-    parser.add_argument("--control-fd", type=int)
-    parser.add_argument("--node", default=socket.gethostname())
-    args = parser.parse_args(argv)
-    return Options(
-        run_dir=args.run_dir,
-        job_id=args.job_id,
-        report_dir=None if args.report == "none" else Path(args.report).absolute(),
-        dump_prefix=args.dump_prefix,
-        hang_after_s=args.hang_after,
-        on_hang=args.on_hang,
-        aggregator=None if args.aggregator == "none" else args.aggregator,
-        record=None if args.record == "none" else Path(args.record),
-        control_fd=args.control_fd,
-        node=args.node,
-    )
-
-
-def _default_verdict(incident: Incident) -> list[str]:
-    from diagd.daemon.report.text import verdict_lines
-
-    return verdict_lines(incident, colour=sys.stderr.isatty() and "NO_COLOR" not in os.environ)
-
-
 def _shown(path: Path) -> str:
     from diagd.daemon.report.text import shown_path
 
     return shown_path(path)
-
-
-def _default_html(report: dict[str, Any], path: Path) -> None:
-    from diagd.daemon.report.html import write_html
-
-    write_html(report, path)
-
-
-def _default_observer(run_dir: Path, node: str) -> Looks:
-    from diagd.daemon.agent.tally import TallyingObserver
-
-    return TallyingObserver(run_dir, node)
-
-
-def _default_dump(run_dir: Path, folder: Path) -> object:
-    from diagd.daemon.agent.dump import collect_dump, targets_of_run
-
-    return collect_dump(targets_of_run(run_dir), folder)
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """What a watch is made of; tests put in others."""
-
-    make_observer: Callable[[Path, str], Looks] = _default_observer
-    make_judge: Callable[[], Judge] = default_judge
-    verdict: Verdict = _default_verdict
-    write_html: Callable[[dict[str, Any], Path], object] = _default_html
-    take_dump: Callable[[Path, Path], object] = _default_dump
-    write: Callable[[str], object] | None = None
-    clock: Callable[[], float] = time.time
 
 
 class Watch:
