@@ -319,3 +319,27 @@ def test_a_reserve_that_grows_and_is_of_no_use_is_fragmentation() -> None:
 def test_what_was_held_before_is_told() -> None:
     found = Run(1, 200).holds(0, leak(200, 2.0)).holder().one()
     assert "it held 32" in found.causes[0].evidence[0].what  # 300 MiB, and ten steps of 2 MiB
+
+
+def pins(run: Run, values: Floats) -> Run:
+    return run.tells(0, "memory/pinned", values)
+
+
+def test_pinned_memory_that_grows_steadily_is_a_leak_by_that_name() -> None:
+    found = pins(Run(steps=200), GIB + 4 * MIB * np.arange(200, dtype=np.float64)).one()
+    assert (found.kind, found.severity, found.names, found.causes[0].key) == (
+        "memory.host_leak", "warning", ("pinned",), "pinned",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(200, GIB),
+        GIB + np.minimum(np.arange(200), 60) * 4 * MIB,  # the cache has met all sizes by then
+        GIB + np.floor(np.arange(200) / 90) * 64 * MIB,  # a longer batch now and then
+        GIB + np.arange(80) * 4 * MIB,  # too early to say
+    ],
+)
+def test_a_pinned_cache_that_fills_is_none(values: Floats) -> None:
+    assert pins(Run(steps=200), values).finds() == []

@@ -120,23 +120,48 @@ def test_a_torch_without_these_calls_is_done_without(told: Told, monkeypatch: py
     assert told.facts == {}
 
 
+def samples(stats: dict[str, Any], memory: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of steps of a tenth each, on a device of 100 bytes."""
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        memory_stats_as_nested_dict=lambda: stats,
+        current_device=lambda: 0,
+        get_device_properties=lambda device: SimpleNamespace(total_memory=100),
+        memory=memory,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=SimpleNamespace()))
+    for name in ("read_ns", "total", "walk_ns"):
+        monkeypatch.setattr(device_memory._Device, name, 0)
+    monkeypatch.setattr(device_memory._Device, "pieces_ns", -device_memory.PIECES_EVERY_NS)
+    for tenth in range(1, 11):
+        device_memory.sample(tenth, SECOND_NS + tenth * SECOND_NS // 10)
+
+
+def test_pinned_memory_is_recorded_by_what_torchs_cache_holds(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = {"allocated_bytes": {"current": 512}, "active_bytes": {"current": 256}}
+    samples({}, SimpleNamespace(host_memory_stats_as_nested_dict=lambda: pinned), monkeypatch)
+    assert told.values["memory/pinned"] == [512.0, 512.0]
+
+
+@pytest.mark.parametrize(("reserved", "looked"), [(95, 1), (60, 0)])
+def test_the_pieces_are_looked_at_once_where_the_device_is_nearly_full(
+    told: Told, monkeypatch: pytest.MonkeyPatch, reserved: int, looked: int
+) -> None:
+    blocks = [{"size": 40, "state": "active_allocated"}, {"size": 7, "state": "inactive"}]
+    pending = {"size": 30, "state": "active_pending_free"}  # not yet: another stream still reads it
+    segments = [{"blocks": blocks}, {"blocks": [pending, {"size": 18, "state": "inactive"}]}]
+    stats = {"reserved_bytes": {"all": {"current": reserved}}}
+    samples(stats, SimpleNamespace(memory_snapshot=lambda: segments), monkeypatch)
+    assert told.values.get("memory/device_largest_free", []) == [18.0] * looked
+
+
 def test_the_allocators_counters_are_recorded_now_and_then(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     stats = {
         "allocated_bytes": {"all": {"current": 10, "peak": 30}},
         "reserved_bytes": {"all": {"current": 40}},
         "num_alloc_retries": 2,
     }
-    cuda = SimpleNamespace(
-        is_initialized=lambda: True,
-        memory_stats_as_nested_dict=lambda: stats,
-        current_device=lambda: 0,
-        get_device_properties=lambda device: SimpleNamespace(total_memory=100),
-    )
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=SimpleNamespace()))
-    monkeypatch.setattr(device_memory._Device, "read_ns", 0)
-    monkeypatch.setattr(device_memory._Device, "total", 0)
-    for tenth in range(1, 11):
-        device_memory.sample(tenth, SECOND_NS + tenth * SECOND_NS // 10)
+    samples(stats, SimpleNamespace(), monkeypatch)
     assert told.values["memory/device_allocated"] == [10.0, 10.0]
     assert told.values["memory/device_peak"] == [30.0, 30.0]
     assert told.values["memory/device_retries"] == [2.0, 2.0]

@@ -164,6 +164,9 @@ def _fragmented(state: JobState, rank: int) -> Finding | None:
         if again > 0
         else "the gap between them grows"
     )
+    largest = newest(state, rank, "memory/device_largest_free")
+    if largest is not None:
+        seen += f"; the largest free block has {size_text(largest)}"
     summary = f"rank {rank}'s device memory is in pieces: {seen}, and {told} since step {step}"
     cause = Cause(
         "retries" if again > 0 else "gap", "free memory lies in pieces that no request fits into", 0.7, Basis.INFERENCE,

@@ -7,6 +7,7 @@ from diagd.daemon.detectors.memory_children import children
 from diagd.daemon.detectors.memory_device import device_findings
 from diagd.daemon.detectors.memory_host import growing, host_leaks
 from diagd.daemon.detectors.memory_oom import host_oom
+from diagd.daemon.detectors.memory_pinned import pinned
 from diagd.daemon.detectors.memory_shm import shm
 from diagd.daemon.detectors.scene import Scene
 
@@ -24,3 +25,4 @@ def memory(scene: Scene) -> Iterator[Finding]:
     yield from host_oom(state, grows, established)
     yield from shm(state)
     yield from device_findings(state)
+    yield from pinned(state)
