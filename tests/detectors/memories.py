@@ -27,7 +27,7 @@ class Run:
         self.steps = steps
         for second in (0.0, 1.0):  # two looks, from which the time of a step is known
             at = int(steps - (1.0 - second) / step_s)
-            facts = [Facts(r, pid=100 + r, step=max(at, 1), step_s=1000.0 + second) for r in range(world)]
+            facts = [Facts(r, pid=100 + r, step=max(at, min(steps, 1)), step_s=1000.0 + second) for r in range(world)]
             self.state.apply(facts, [Detail(r, node="node", pid=100 + r) for r in range(world)], 1000.0 + second)
         for rank in range(world):
             self.tells(rank, "memory/available", np.array([room, room]), every=1)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.detectors.memories import GIB, MIB, Run, flat, leak
+from tests.detectors.scalars import signals
 
 from diagd.daemon.detectors.finding import Basis, Severity
 from diagd.daemon.detectors.growth import Floats
@@ -343,3 +344,34 @@ def test_pinned_memory_that_grows_steadily_is_a_leak_by_that_name() -> None:
 )
 def test_a_pinned_cache_that_fills_is_none(values: Floats) -> None:
     assert pins(Run(steps=200), values).finds() == []
+
+
+def before_first_step(ahead: float, room: float, world: int = 2) -> Run:
+    run = Run(world, steps=0, room=room)
+    for rank in range(world):
+        signals(run.state, rank, "memory/state_ahead", [1], [ahead])
+    return run
+
+
+def test_optimizer_state_for_which_there_is_no_room_is_foretold_before_the_step() -> None:
+    found = before_first_step(5 * GIB, room=8 * GIB).one()
+    assert (found.kind, found.severity, found.ranks, found.causes[0].key) == (
+        "memory.oom_risk", "critical", (0, 1), "state",
+    )  # fmt: skip
+
+
+def test_optimizer_state_that_fits_or_is_made_is_none() -> None:
+    assert before_first_step(5 * GIB, room=11 * GIB).finds() == []
+    run = before_first_step(5 * GIB, room=8 * GIB)
+    run.state.apply([Facts(r, pid=100 + r, step=1, step_s=1002.0) for r in range(2)], [], 1002.0)
+    assert run.finds() == []
+
+
+def test_a_devices_room_is_what_neither_the_rank_nor_others_hold() -> None:
+    run = Run(1, steps=0)
+    for name, value in (("device_total", 80), ("device_allocated", 40), ("device_others", 10)):
+        signals(run.state, 0, f"memory/{name}", [1], [value * GIB])
+    signals(run.state, 0, "memory/device_state_ahead", [1, 1], [20 * GIB, 9 * GIB])  # of two optimizers
+    assert run.finds() == []
+    signals(run.state, 0, "memory/device_state_ahead", [1], [2 * GIB])
+    assert run.one().names == ("allocated",)

@@ -7,7 +7,9 @@ Signals (bytes, after the optimizer's step, when the graph of the step is gone):
     memory/device_allocated, memory/device_reserved, memory/device_active, memory/device_inactive_split (free, but in
                    pieces of segments in use), memory/device_peak (since the last reset, which is the script's to make),
                    memory/device_retries, memory/device_ooms (counts),
-                   memory/device_total: of the device of this rank, see device_memory.py
+                   memory/device_total, memory/device_largest_free, memory/pinned: of the device of this rank, see
+                   device_memory.py
+    memory/state_ahead, memory/device_state_ahead: before the first step, see states_ahead.py
 
 Facts, as JSON: memory/holder (what grows, empty once it has been emptied), memory/loader (the newest data loader).
 """
@@ -18,7 +20,7 @@ import time
 from _thread import get_ident
 from typing import Any
 
-from diagd.probes import device_memory, suspicion, turns
+from diagd.probes import device_memory, states_ahead, suspicion, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -66,7 +68,7 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module._BaseDataLoaderIter, "__init__", wrapper(probe, _loader, _ignore, _ignore))
         return
     _joined.append(probe)
-    turns.join(probe, _following, after=_stepped)
+    turns.join(probe, _following, before=_stepping, after=_stepped)
 
 
 def remove() -> None:
@@ -85,6 +87,14 @@ def _following(step: int) -> int:
 
 def _ignore(*_: Any) -> None:
     """There is nothing to do afterwards."""
+
+
+def _stepping(optimizer: Any) -> None:
+    """Before its first step; a state that is not empty was made by an earlier one, or loaded."""
+    if not optimizer.state and STATE.live is not None and get_ident() == STATE.trainer:
+        step = STATE.live[_STEP] + 1
+        states_ahead.foretell(optimizer, step)
+        device_memory.sample(step, time.monotonic_ns())
 
 
 def _stepped(optimizer: Any) -> None:

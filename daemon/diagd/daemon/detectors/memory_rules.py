@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.memory_ahead import states_ahead
 from diagd.daemon.detectors.memory_children import children
 from diagd.daemon.detectors.memory_device import device_findings
 from diagd.daemon.detectors.memory_host import growing, host_leaks
@@ -26,3 +27,4 @@ def memory(scene: Scene) -> Iterator[Finding]:
     yield from shm(state)
     yield from device_findings(state)
     yield from pinned(state)
+    yield from states_ahead(state)
