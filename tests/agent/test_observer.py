@@ -172,6 +172,32 @@ def test_a_foreign_tracer_holds_the_rank_and_a_stack_reader_does_not(tmp_path: P
         observer.close()
 
 
+@pytest.mark.parametrize(
+    ("parent", "launcher", "held_by"),
+    [
+        (70, "sh", ""),  # of the rank
+        (40, "python3", ""),  # of the launcher
+        (40, "sh", "ptrace by 9"),  # from the shell in which the job was started
+        (41, "python3", "ptrace by 9"),
+    ],
+)
+def test_a_tracer_that_the_job_has_started_is_no_person(
+    tmp_path: Path, parent: int, launcher: str, held_by: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    box(tmp_path / "run", pid=70, start=5)
+    process(tmp_path / "proc", 40, name=launcher, command=(f"/usr/bin/{launcher}", "-m", "torch.distributed.run"))
+    process(tmp_path / "proc", 41, name="sh")
+    process(tmp_path / "proc", 70, start=5, tracer=9, state="t", parent=40)
+    process(tmp_path / "proc", 9, name="python3", parent=parent)
+    observer = Observer(tmp_path / "run", proc=Procfs(tmp_path / "proc"))
+    try:
+        assert facts_of(observer).status == Status.STOPPED
+        assert observer.deep([0], recorder=False)[0].debugger == held_by
+    finally:
+        observer.close()
+
+
 def test_a_forked_child_shows_its_own_stack(tmp_path: Path, observer: Observer) -> None:
     with stand_ins(tmp_path, "fork") as (rank,):
         observer.look()

@@ -217,12 +217,73 @@ def test_once_their_norm_has_exploded_that_is_said_with_the_cause() -> None:
     [
         ([0.0] * 30, [20.0 * (1 + s) for s in range(30)]),
         ([1.0] * 5 + [0.0] * 25, [20.0 * (1 + s) for s in range(30)]),
-        ([1.0, 0.0] * 15, [20.0 * (1 + s) for s in range(30)]),  # cleared at each second step
         ([1.0] * 30, [20.0] * 30),  # gradients that rest there: of parameters that are frozen by now
     ],
 )
 def test_gradients_that_are_cleared_or_do_not_add_up_are_not(kept: list[float], norm: list[float]) -> None:
     assert found(run(gradients__kept=kept, grad_norm=norm)) == []
+
+
+def test_a_step_for_each_micro_batch_of_a_window_is_told_with_its_length() -> None:
+    (one,) = found(run(gradients__kept=[0.0] * 12 + [0.0, 1.0, 1.0] * 8))
+    assert (one.kind, one.causes[0].key, one.step) == ("training.gradient_accumulation", "between", 13)
+    assert "3 times for each time" in one.summary
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [0.0, 1.0, 1.0] * 5,  # too few times
+        [0.0, 1.0, 1.0, 0.0, 1.0] * 8,  # at uneven distances
+        [0.0, 1.0, 1.0] * 8 + [0.0] * 8,  # over
+    ],
+)
+def test_gradients_that_are_kept_now_and_then_are_not(kept: list[float]) -> None:
+    assert found(run(gradients__kept=kept)) == []
+
+
+def test_what_rests_there_between_the_steps_of_several_optimizers_is_not() -> None:
+    made = run(gradients__kept=[0.0, 1.0, 1.0] * 12)
+    for number in (0, 1):
+        made.state.signals.put_fact(0, f"lr/{number}/group", 1, "0")
+    assert found(made) == []
+
+
+# --- faded to nothing
+
+SAMPLED = [1, 2, 3, 4, 5, 6, 7, 8, *range(16, 200, 8)]
+
+
+def sampled(gradients: dict[str, list[float]]) -> Job:
+    made = run(grad_norm=[1.0])
+    for name, values in gradients.items():
+        signals(made.state, 0, f"grad_norm/{name}", SAMPLED, values)
+    return made
+
+
+FADES = [1.0] * 8 + [0.1 * 0.2**n for n in range(5)] + [0.0] * (len(SAMPLED) - 13)
+LEARNS = [1.0] * len(SAMPLED)
+
+
+def test_layers_whose_gradients_have_faded_to_nothing_are_named() -> None:
+    (one,) = found(sampled({"Net.pick.weight": FADES, "Net.head.weight": LEARNS}))
+    assert (one.kind, one.names, one.causes[0].key) == ("numerics.gradient_vanishing", ("Net.pick.weight",), "faded")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0] * 20 + [0.0] * (len(SAMPLED) - 20),  # switched off at once
+        [1.0] * 8 + [0.01, 0.0, 0.02, 0.001] + [0.0] * (len(SAMPLED) - 12),  # it came back once
+        FADES[: 13 + 3] + [1e-6] * (len(SAMPLED) - 16),
+    ],
+)
+def test_gradients_that_were_switched_off_or_come_back_have_not_faded(values: list[float]) -> None:
+    assert found(sampled({"Net.pick.weight": values, "Net.head.weight": LEARNS})) == []
+
+
+def test_a_model_that_is_done_has_not_faded_in_parts() -> None:
+    assert found(sampled({"Net.pick.weight": FADES, "Net.head.weight": FADES})) == []
 
 
 # --- vanishing

@@ -181,6 +181,9 @@ def _model_took(token: Any, result: Any) -> None:
             turn.wake()
     missing, unexpected = getattr(result, "missing_keys", ()), getattr(result, "unexpected_keys", ())
     text = misnamed(module, given, missing, unexpected) if missing and unexpected else ""
+    if missing and unexpected and step == RESUMING.took:
+        strays = "|".join(",".join(map(str, names[:NAMES])) for names in (missing, unexpected))
+        SIGNALS.fact("checkpoint/strays", strays[:900], step)
     if text or ("checkpoint/names" in _told and not missing):
         _told.add("checkpoint/names")
         SIGNALS.fact("checkpoint/names", text)

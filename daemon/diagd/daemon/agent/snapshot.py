@@ -24,6 +24,7 @@ _RSS_POINTS = 120
 LAST_OPERATIONS = 256
 _CPU_NOISE_S = 0.005
 _STACK_READERS = ("py-spy", "pystack", "strace")  # they look and let go
+_GENERATIONS = 8  # of the tracer's parents
 _SLEEPING = ("S", "D", "I")
 
 
@@ -214,12 +215,32 @@ class RankWatch:
 
     def _debugger(self) -> str:
         """Who holds the process, where that is a person."""
-        if tracer := self._foreign_tracer():
+        tracer = self._foreign_tracer()
+        if tracer and not self._is_of_job(tracer):
             return f"ptrace by {tracer}"
         main = self.stacks[0].main if self.stacks else None
         if main is not None and (held := frames.person_at(main.frames)):
             return held
         return "prompt" if _reads_terminal(self.proc, self.pid, self.proc.call(self.pid)) else ""
+
+    def _is_of_job(self, tracer: int) -> bool:
+        """Whether the rank, or the launcher that started it, has started the tracer: then no person sits there."""
+        stat = self.proc.stat(self.pid)
+        launcher = stat.parent if stat is not None else 0
+        started = {self.pid, launcher} if self._is_python(launcher) else {self.pid}
+        for _ in range(_GENERATIONS):
+            stat = self.proc.stat(tracer)
+            if stat is None or stat.parent <= 1:
+                return False
+            if stat.parent in started:
+                return True
+            tracer = stat.parent
+        return False
+
+    def _is_python(self, pid: int) -> bool:
+        """Whether a process is a launcher, and no person's shell."""
+        command = self.proc.command(pid) if pid > 1 else []
+        return bool(command) and Path(command[0]).name.startswith(("python", "torchrun"))
 
 
 def digest(stack: Sequence[Frame]) -> str:

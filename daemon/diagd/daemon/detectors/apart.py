@@ -108,7 +108,7 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> st
 
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
-    found = rates.apart(state, ranks)
+    found = rates.apart(state, ranks, parted=_have_parted(state, ranks))
     until = meetings.together_until(state, ranks) if found is not None else None
     if found is None or (until is not None and until < found.since):
         return None  # of another step they may be another step's
@@ -123,7 +123,13 @@ def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
         f" {found.since}. The run goes on, with updates that differ between ranks"
     )
     names = (found.name, f"param_groups[{found.group}]", *(("lr_scheduler",) if found.schedule else ()))
-    return Told(_finding(kind, odd, text, cause, names, found.since), ranks, found.since)
+    return Told(_finding(kind, odd, text, cause, names, found.since), ranks, found.may_since)
+
+
+def _have_parted(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether weights that were equal on these ranks are not any more."""
+    weights = (e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks))
+    return any(seen.unequal and seen.last_equal != NONE for seen in weights)
 
 
 def _why(found: Apart) -> str:

@@ -30,7 +30,7 @@ def checkpoint(scene: Scene) -> Iterator[Finding]:
 def fallen_back(scene: Scene) -> Iterator[Finding]:
     """Weights that were loaded in the middle of the run, and with which the loss is as it was at the beginning.
 
-    Worth knowing, and no more: a script may mean to begin anew, as for another fold.
+    Worth knowing, and no more: a script may mean to begin anew, as for another fold. Not with names that do not match.
     """
     run = Run(scene)
     if run.reinforced or run.adversarial:
@@ -40,12 +40,27 @@ def fallen_back(scene: Scene) -> Iterator[Finding]:
         return
     ranks = tuple(sorted(fell))
     step, before, after, begin = fell[ranks[0]]
+    strays = _strays(scene, ranks[0], step)
     text = (
         f"with the weights that {words.ranks_text(ranks)} {words.verb(ranks, 'has', 'have')} loaded before step {step}"
         f" the loss is as it was at first ({figure(begin)}): {figure(after)}, after {figure(before)}"
     )
     seen = f"loss {figure(before)} before load_state_dict, {figure(after)} in the steps after it"
-    yield _finding("fallen", ranks, step, text, seen, ("loss", "load_state_dict"), Severity.INFO)
+    if strays:
+        left, unknown = strays
+        text += f"; it left {left[0]} and others as they were, and held {unknown[0]}, which fits no tensor of the model"
+        yield _finding("strays", ranks, step, text, seen, (*left, *unknown, "loss", "load_state_dict"))
+    else:
+        yield _finding("fallen", ranks, step, text, seen, ("loss", "load_state_dict"), Severity.INFO)
+
+
+def _strays(scene: Scene, rank: int, step: int) -> tuple[list[str], list[str]] | None:
+    """Tensors that this load left as they were, and names in it that fitted none; None where there are not both."""
+    fact = scene.state.signals.fact(rank, "checkpoint/strays")
+    if fact is None or fact[0] != step or fact[1].count("|") != 1:
+        return None
+    left, unknown = (part.split(",") for part in fact[1].split("|"))
+    return left, unknown
 
 
 def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, float, float, float] | None:
@@ -106,6 +121,7 @@ def _finding(
         "names": "the model was saved inside a wrapper and is loaded without it, or the other way round",
         "optimizer": "the script loads the model and not the optimizer",
         "schedule": "the script loads the model and not the scheduler",
+        "strays": "names in the checkpoint and in the model do not match, and strict=False passes over that",
         "fallen": "what was loaded has the right names and shapes, and is not what was trained: tensors in another"
         " order, of another model or of another time",
     }[key]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from diagd.daemon.detectors import narrowed, words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.differing import How, Parted
+from diagd.daemon.detectors.dtypes import recast
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.models import model_of
@@ -17,6 +18,7 @@ from diagd.daemon.state.job import JobState
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
+RECAST_LATE = 128  # steps: so far apart are at most those at which dtypes are looked at
 # The earlier explain the later.
 EXPLAINED = (
     "divergence.gradient", "divergence.optimizer", "divergence.parameter", "divergence.frozen", "divergence.buffer",
@@ -71,9 +73,24 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     told = apart(scene.state)
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
+    found = _without_recast(scene.state, found)
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
     found = [*gradients(scene.state, found), *by_equal_gradients(scene.state, found)]
     yield from _by_tensors(scene.state, found)
+
+
+def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:
+    """What parted since some of the ranks hold their weights in another dtype is told by that."""
+    cast = recast(state)
+    if not cast:
+        return found
+    earliest = min(cast.values()) - RECAST_LATE
+
+    def by_dtype(one: Parted) -> bool:
+        return one.since >= earliest and all(set(alike) <= cast.keys() or not cast.keys() & set(alike)
+                                             for alike in one.classes)  # fmt: skip
+
+    return [one for one in found if not by_dtype(one)]
 
 
 def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:

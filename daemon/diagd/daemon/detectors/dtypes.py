@@ -71,8 +71,14 @@ def _of_ranks(culprits: tuple[int, ...], found: list[Unlike]) -> Finding:
                     Severity.CRITICAL if sure else Severity.WARNING, 0)  # fmt: skip
 
 
+def recast(state: JobState) -> dict[int, int]:
+    """The ranks whose parameters have changed their dtype, and since which step that was seen."""
+    facts = {r: state.signals.fact(r, "dtypes/changed") for r in sorted(state.details)}
+    return {rank: fact[0] for rank, fact in facts.items() if fact is not None}
+
+
 def _changed(state: JobState) -> Iterator[Finding]:
-    facts = {r: fact for r in sorted(state.details) if (fact := state.signals.fact(r, "dtypes/changed")) is not None}
+    facts = {r: fact for r in recast(state) if (fact := state.signals.fact(r, "dtypes/changed")) is not None}
     if facts:
         ranks, (step, said) = tuple(facts), next(iter(facts.values()))
         old, new, names = said.split("\t")

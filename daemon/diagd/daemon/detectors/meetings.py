@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diagd.daemon.detectors.replicas import CLOCK, side_by_side
+from diagd.daemon.detectors.replicas import CLOCK, EARLY, side_by_side
 from diagd.daemon.state.job import JobState
 
-EARLY = 16  # steps of which each is told
 LEAST_STEPS = 4  # of them, to tell bursts
 NEAR = 0.25  # of a step's collectives: less is not a step
 SAMPLES = 3  # in a row

@@ -22,21 +22,26 @@ class Apart(NamedTuple):
     group: int
     classes: list[list[int]]  # ranks by value, the largest class first
     values: dict[int, str]  # by rank, at the step `since`
-    since: int  # the first step that was made with different ones
+    since: int  # the first step that was seen to be made with different ones
+    may_since: int  # the first that may have been: rates are told of some steps only
     schedule: bool  # they are, or may be, at different places of a schedule
     stays: tuple[int, ...] = ()  # ranks whose rate stays as it was while that of the others goes on to change
 
 
-def apart(state: JobState, ranks: Sequence[int]) -> Apart | None:
-    """The first parameter group whose settings differ between these ranks; the rate before all others."""
+def apart(state: JobState, ranks: Sequence[int], *, parted: bool = False) -> Apart | None:
+    """The first parameter group whose settings differ between these ranks; the rate before all others.
+
+    Args:
+        parted: Their weights have parted: then rates that differed for a while tell why, though they are equal again.
+    """
     for group in range(MAX_GROUPS):
-        found = _rates(state, ranks, group) or _settings(state, ranks, group)
+        found = _rates(state, ranks, group, parted) or _settings(state, ranks, group)
         if found is not None:
             return found
     return None
 
 
-def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
+def _rates(state: JobState, ranks: Sequence[int], group: int, parted: bool) -> Apart | None:
     told = [state.signals.series(rank, f"lr/{group}") for rank in ranks]
     series = [one for one in told if one is not None and len(one)]
     if len(series) < len(told):
@@ -49,15 +54,15 @@ def _rates(state: JobState, ranks: Sequence[int], group: int) -> Apart | None:
         return None
     values = np.array([s.values[np.searchsorted(s.steps, steps, "right") - 1] for s in series])
     differ = np.flatnonzero(_differ(values))
-    if len(differ) < TIMES or differ[-1] < len(steps) - NEWEST:
+    if len(differ) < TIMES or (not parted and differ[-1] < len(steps) - NEWEST):
         return None
-    since = int(steps[differ[0]])
+    since, before = int(steps[differ[0]]), int(steps[differ[0] - 1]) if differ[0] else 0
     first = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[0]], strict=True)}
     stays = tuple(rank for rank, mine in zip(ranks, values, strict=True) if _stays(mine, int(differ[0])))
     moves = all(_moves(mine, int(differ[0])) for rank, mine in zip(ranks, values, strict=True) if rank not in stays)
     stays = stays if moves and len(stays) < len(ranks) and not _follows_metric(state, ranks) else ()
     schedule = bool(stays) or (differ[0] > 0 and _on_one_schedule(state, ranks, values))
-    return Apart("lr", group, _classes(first), first, since, schedule, stays)
+    return Apart("lr", group, _classes(first), first, since, before + 1, schedule, stays)
 
 
 def _follows_metric(state: JobState, ranks: Sequence[int]) -> bool:
@@ -100,7 +105,7 @@ def _settings(state: JobState, ranks: Sequence[int], group: int) -> Apart | None
         values = {rank: table.get(name, "none") for rank, table in tables.items()}
         if len(set(values.values())) > 1:
             since = max(fact[0] for fact in facts.values() if fact is not None)
-            return Apart(name, group, _classes(values), values, since, schedule=False)
+            return Apart(name, group, _classes(values), values, since, since, schedule=False)
     return None
 
 

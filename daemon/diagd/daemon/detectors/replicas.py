@@ -10,6 +10,7 @@ from diagd.daemon.state.ledger import NONE
 
 CLOCK = "step/collectives"  # that a rank has entered by the end of a step
 RECENT = 128  # samples of a series that are compared: agents report at different moments
+EARLY = 16  # of the first steps each is told
 OFTEN = 0.5  # operations a step; ranks that communicate less train apart, and meet again now and then if at all
 
 
@@ -93,11 +94,17 @@ def communicates(state: JobState, rank: int) -> bool:
     clock = state.signals.series(rank, CLOCK)
     if clock is None or len(clock) < 2 or clock.steps[0] != 1:
         return max(int(columns.operations[rank]), issued) >= OFTEN * steps
-    # What the numbers say may be newer than what the clock does, which tells of the groups of all ranks.
-    met = float(clock.values[-1] - clock.values[0]) / float(clock.steps[-1] - 1)
+    # What the numbers say may be newer than what the clock does, which tells of the groups of all ranks. An outer
+    # optimizer that averages weights now and then counts as the steps from its first one on: each of them meets.
+    met = min(_met(clock.steps, clock.values), _met(clock.steps[:EARLY], clock.values[:EARLY]))
     within = sum(max(group.enqueued, 0) for group in groups if len(group.ranks) < state.world_size)
     passed = max(int(columns.operations[rank]) - issued, 0)
     return met + (within + passed) / steps >= OFTEN
+
+
+def _met(steps: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+    """Collectives a step, by how many had been entered by the end of each."""
+    return float(values[-1] - values[0]) / max(float(steps[-1] - steps[0]), 1.0)
 
 
 def side_by_side(state: JobState, ranks: tuple[int, ...], name: str, recent: int | None = RECENT) -> SideBySide | None:

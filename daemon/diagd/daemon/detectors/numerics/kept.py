@@ -1,5 +1,6 @@
 """Gradients that are never cleared, or too early."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -7,11 +8,13 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import curve_of, figure
+from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 LEAST = 10  # steps in a row, from the first that was seen on
 MOST_LOST = 0.45  # of a step's passes: of two, one
+TURNS, LONGEST = 6, 32  # times in a row that gradients are cleared after the same number of steps; at most so many
+_GROUP = re.compile(r"lr/\d+/group")
 GROWN = 1.5  # times the norm at first: gradients that only rest there are not what is applied
 
 
@@ -45,6 +48,57 @@ def accumulation(scene: Scene) -> Iterator[Finding]:
     yield finding(
         "training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=("grad", "zero_grad"), step=step
     )
+
+
+def stepped_between(scene: Scene) -> Iterator[Finding]:
+    """Ranks that step after each micro batch, and clear the gradients after each several.
+
+    Of one optimizer only: what several share, or one leaves for another, rests between their steps in healthy runs.
+    """
+    signals = scene.state.signals
+    every = {
+        rank: found
+        for rank in signals.ranks("gradients/kept")
+        if not _several(scene, rank) and (found := _cleared_every(curve_of(signals.series(rank, "gradients/kept"))))
+    }
+    if not every:
+        return
+    ranks = tuple(sorted(every))
+    period, step = every[ranks[0]]
+    text = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'steps', 'step')} the optimizer {period} times for each time"
+        f" that the gradients are cleared (zero_grad), since step {step}: all but the first step apply gradients again"
+        " that earlier ones have applied"
+    )
+    told = [seen(f"the gradients of the step before were still there at {period - 1} of {period} steps,"
+                 f" {TURNS} times in a row", r, step) for r in ranks[:8]]  # fmt: skip
+    why = cause("between", "optimizer.step() is called for each micro batch, zero_grad() for each window of them", 0.85,
+                *told, basis=Basis.OBSERVATION)  # fmt: skip
+    names = ("zero_grad", "optimizer.step", "accumulation")
+    yield finding("training.gradient_accumulation", Severity.WARNING, ranks, text, why, names=names, step=step,
+                  key="between")  # fmt: skip
+
+
+def _several(scene: Scene, rank: int) -> bool:
+    """Whether the rank has more than one optimizer."""
+    groups = (said for name, (_, said) in scene.state.signals.facts(rank).items() if _GROUP.fullmatch(name))
+    return sum(said == "0" for said in groups) > 1  # each optimizer counts its own from 0
+
+
+def _cleared_every(curve: Curve) -> tuple[int, int] | None:
+    """After how many steps they are always cleared, of late, and since which step; None where not at even distances."""
+    cleared = curve.steps[curve.values == 0]
+    if len(cleared) <= TURNS or len(curve.steps) - np.searchsorted(curve.steps, cleared[-TURNS - 1]) < 2 * TURNS:
+        return None
+    apart = np.diff(cleared)
+    period, seen_all = int(apart[-1]), np.diff(curve.steps) == 1
+    if not 2 <= period <= LONGEST or not (apart[-TURNS:] == period).all():
+        return None
+    first = int(np.searchsorted(curve.steps, cleared[-TURNS - 1]))
+    if not seen_all[first:].all() or int(curve.steps[-1] - cleared[-1]) >= period:
+        return None  # some steps are not known, or it has ended
+    others = np.flatnonzero(apart != period)
+    return period, int(cleared[others[-1] + 1 if len(others) else 0])
 
 
 def discarded(scene: Scene) -> Iterator[Finding]:

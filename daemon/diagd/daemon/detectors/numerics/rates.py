@@ -105,6 +105,17 @@ def never(state: JobState, rank: int, curve: Curve) -> Odd | None:
     return Odd("zero", Severity.CRITICAL, text, why, int(curve.steps[0]), 0.9)
 
 
+def negative(state: JobState, rank: int, curve: Curve) -> Odd | None:
+    """It is below zero: each step goes uphill."""
+    below = np.flatnonzero(curve.values < 0)
+    if len(below) < AGAIN:
+        return None
+    step, value = int(curve.steps[below[0]]), float(curve.values[below[-1]])
+    text = f"the learning rate is negative since step {step} (now {figure(value)}): each step makes the loss larger"
+    why = "the schedule goes on falling behind its end: it is shorter than the run, and has no floor at 0"
+    return Odd("negative", Severity.CRITICAL, text, why, step, 0.95)
+
+
 def gone(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It has fallen to as good as nothing, and the run goes on."""
     if len(curve.values) < 2:
@@ -249,5 +260,5 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 
 _RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (
-    never, gone, low, swinging, beyond, first_alone, huge, unstepped,
+    never, negative, gone, low, swinging, beyond, first_alone, huge, unstepped,
 )  # fmt: skip

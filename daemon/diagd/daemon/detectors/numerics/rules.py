@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from diagd.daemon.detectors.finding import Finding
-from diagd.daemon.detectors.numerics import dead, exploding, imbalance, kept, nonfinite, rates, vanishing
+from diagd.daemon.detectors.numerics import ceased, dead, exploding, imbalance, kept, nonfinite, rates, vanishing
 from diagd.daemon.detectors.scene import Scene
 
 NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
@@ -11,7 +11,9 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     exploding.explosions,
     kept.accumulation,
     kept.discarded,
+    kept.stepped_between,
     vanishing.vanishing,
+    ceased.ceased,
     imbalance.imbalances,
     dead.dead,
     rates.rates,

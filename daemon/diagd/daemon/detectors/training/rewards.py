@@ -16,6 +16,7 @@ from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 KL_FOR = 20  # samples
+KL_FEW, KL_SPAN = 8, 60  # samples are enough, that are so many steps apart in all: each saw a policy that had moved on
 KL_SKIPPED = 2  # the first are before any update
 COLLAPSED, COLLAPSED_PART, COLLAPSED_FOR = 0.01, 0.005, 60  # nats, of the reconstruction's loss, samples
 PRINTED_FOR = 60  # samples, where it is only known to be below what was printed
@@ -44,13 +45,27 @@ def kl(scene: Scene) -> Iterator[Finding]:
         return
     for metric in run.metrics("kl"):
         count = lasting(np.abs(metric.curve.values[KL_SKIPPED:]) <= metric.off_by)
-        if count < (PRINTED_FOR if metric.off_by else KL_FOR):
+        needed = _needed(run, metric, count)
+        if count < needed:
             continue
         first = int(metric.curve.steps[-count])
         if not run.is_updated(metric.rank, first):
             continue
-        yield _kl_zero(run, metric, count, first)
+        yield _kl_zero(run, metric, count, first, int(metric.curve.steps[-count + needed - 1]))
         return
+
+
+def _needed(run: Run, metric: Metric, count: int) -> int:
+    """How many samples of 0 it takes."""
+    if not _has_moved(run, metric):
+        return PRINTED_FOR
+    spans = metric.curve.steps[-count:] - metric.curve.steps[-count] if count else np.zeros(0)
+    return int(np.clip(np.searchsorted(spans, KL_SPAN) + 1, KL_FEW, KL_FOR))
+
+
+def _has_moved(run: Run, metric: Metric) -> bool:
+    """Whether a policy that is trained would show in it: it is exact, or printed to more than an update changes."""
+    return not metric.off_by or (metric.off_by <= PRINTED_FINE and _rate(run, metric.rank) >= PRINTED_RATE)
 
 
 def _posterior(run: Run) -> Finding | None:
@@ -75,7 +90,7 @@ def _posterior(run: Run) -> Finding | None:
     return None
 
 
-def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
+def _kl_zero(run: Run, metric: Metric, count: int, first: int, step: int) -> Finding:
     to_old = bool(_OLD & set(metric.words)) or _is_used_once(run)
     exact = not metric.off_by
     never = count >= len(metric.curve.values) - KL_SKIPPED
@@ -88,11 +103,9 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int) -> Finding:
                 " effect, casts that are kept), or the term is computed from the same log-probabilities", 0.85,
                 seen(f"{count} values of 0 while gradients and the learning rate are above 0", metric.rank, first),
                 basis=Basis.OBSERVATION if exact else Basis.INFERENCE)  # fmt: skip
-    moved = exact or (metric.off_by <= PRINTED_FINE and _rate(run, metric.rank) >= PRINTED_RATE)
-    sure = moved and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
+    sure = _has_moved(run, metric) and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
     severity = Severity.WARNING if sure else Severity.INFO
-    return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,),
-                   step=int(metric.curve.steps[-count + KL_FOR - 1]))  # fmt: skip
+    return finding("training.kl_zero", severity, run.ranks, text, why, names=(metric.name,), step=step)
 
 
 def _rate(run: Run, rank: int) -> float:

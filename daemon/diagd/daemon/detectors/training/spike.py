@@ -29,6 +29,9 @@ ALONE = 1.2  # where one rank's is, and no other's
 ALL = 4.0  # other data, of which a model is certain and wrong, is a few times worse for all
 WORTH = 0.15  # less of it lost is a ripple: a loss near 0 moves by large factors and little
 HEAVY = 10.0  # times the worst before, where rewards or adversaries make the loss noisy by nature
+# On a plain scale, where noise is added to a loss near its floor and is large beside it on a logarithmic one: all of
+# the samples are so many times the highest before, and half of what had been gained is lost.
+TIMES, HALF = 2.0, 0.5
 FEW = 0.5  # of the ranks: if more jump at once, it is the weights' doing, not one rank's data
 
 
@@ -97,19 +100,29 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
     limit = max(middle + FAR * deviation, highest + 0.5 * (highest - middle))
     after = level[at : at + OF]
     high = after > limit
-    if high.sum() < (OF if wild else PERSISTS):
-        return None
     values = curve.values
+    worth = WORTH
+    if high.sum() < (OF if wild else PERSISTS):
+        if wild or not _is_plain(values[max(at - WINDOW, 0) : at], values[at : at + OF]):
+            return None
+        high, worth = np.ones(OF, np.bool_), HALF
     peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[at - QUIET : at]))
     if wild and peak < HEAVY * max(float(np.abs(values[:at]).max()), coarse(values)):
         return None
     gained = curve.begin() - usual
     lost = (peak - usual) / gained if gained > 1e-3 * abs(usual) else np.inf
-    if lost < WORTH:
+    if lost < worth:
         return None
     back = float(np.median(level[-OF:])) < middle + 0.5 * FAR * deviation
     size = float(after[high].max()) - middle
     return Spike(rank, int(curve.steps[at]), usual, peak, size, float(lost), back, len(level) - at)
+
+
+def _is_plain(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether a loss jumps far beyond its noise on a plain scale."""
+    middle = float(np.median(before[-QUIET:]))
+    limit = max(middle + FAR * max(spread(before), 1e-12), TIMES * float(before.max()))
+    return len(after) == OF and bool((after > limit).all())
 
 
 def _finding(run: Run, culprits: list[Spike], world: int) -> Finding:

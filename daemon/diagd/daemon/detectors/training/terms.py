@@ -23,7 +23,8 @@ FITS = 0.01  # of the loss's own spread, or of its size: what the fitted sum may
 COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
 MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
-WAS = 0.1  # of its largest: from above it to exactly 0 is no learning
+WAS, STEADY = 0.01, 0.5  # of its largest, and of its level before: from above both to exactly 0 is no learning
+BEFORE, LAST = 20, 3  # samples that show its level, and where it was right before
 VAST = 1e6
 
 
@@ -116,12 +117,12 @@ def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
     for metric in parts:
         values = metric.curve.values
         count = lasting(np.abs(values) <= metric.off_by)
-        before = values[:-count][-10:] if count < len(values) else values[:0]
+        before = values[:-count][-BEFORE:] if count < len(values) else values[:0]
         kind = canonical(metric.name)
         if count < ZERO_FOR or kind == "kl" or (kind == "policy_loss" and run.reinforced):
             continue  # other rules speak of those
         never = not len(before)
-        if not never and float(np.median(np.abs(before))) < WAS * float(np.abs(values).max()):
+        if not never and not _breaks_off(np.abs(before), float(np.abs(values).max())):
             continue  # it has come down to 0
         first = int(metric.curve.steps[-count])
         when = "from the first step on" if never else f"since step {first}"
@@ -133,3 +134,9 @@ def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
         yield finding("training.loss_component", Severity.INFO, run.ranks, text, why, names=(metric.name,),
                       step=metric.curve.last_step, key=metric.name)  # fmt: skip
         return
+
+
+def _breaks_off(before: Floats, most: float) -> bool:
+    """Whether a term was well above 0 until it was 0; one that is learned to 0 comes near it first, or meets it."""
+    level, last = float(np.median(before)), float(np.median(before[-LAST:]))
+    return bool(level >= WAS * most and last >= STEADY * level and before.all())
