@@ -72,6 +72,23 @@ def test_rates_are_told_as_they_were_at_the_step_that_is_named() -> None:
     assert "since step 41" in found.summary
 
 
+def test_rates_that_differed_for_a_while_tell_why_weights_have_parted() -> None:
+    own_plateaus = [0.1] * 40 + [0.03] * 40, [0.1] * 56 + [0.03] * 24, [0.1] * 40 + [0.03] * 40
+    made = rates(training({DDP: LATE}), *own_plateaus)
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "lr/scheduler", 1, "ReduceLROnPlateau")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.names[0]) == ("divergence.optimizer", (1,), "lr")
+
+
+def test_weights_that_parted_between_two_told_rates_are_those_rates_doing() -> None:
+    made = training({DDP: LATE})
+    for rank in range(3):
+        values = [0.1, 0.1, 0.03, 0.03, 0.03] if rank == 1 else [0.1] * 5
+        signals(made.state, rank, "lr/0", [1, 16, 72, 76, 80], values)
+    assert made.finds().kind == "divergence.optimizer"
+
+
 def test_rates_of_ranks_that_are_at_other_steps_are_those_of_other_steps() -> None:
     falling = [0.2 - 0.001 * step for step in range(1, 82)]
     made = rates(training({DDP: LATE}), falling[:80], falling[:40] + falling[39:79], falling[:80])

@@ -58,6 +58,17 @@ def test_weights_with_which_the_run_begins_anew_are_worth_knowing(before: float,
     assert not [f for f in late.find() if f.kind == "divergence.checkpoint"]
 
 
+def test_names_that_do_not_match_and_a_run_that_begins_anew_are_told_with_them() -> None:
+    made = resumed(0.1, 2.1)
+    made.state.signals.put_fact(0, "checkpoint/strays", 60, "text_module.fc.weight,text_module.fc.bias|text_fc.weight")
+    (found,) = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert (found.severity, found.causes[0].key) == (Severity.WARNING, "strays")
+    assert found.names[:3] == ("text_module.fc.weight", "text_module.fc.bias", "text_fc.weight")
+    healthy = resumed(0.1, 0.1)  # a new head on a loaded body, say
+    healthy.state.signals.put_fact(0, "checkpoint/strays", 60, "head.weight|fc.weight")
+    assert not [f for f in healthy.find() if f.kind == "divergence.checkpoint"]
+
+
 @pytest.mark.parametrize(("name", "text"), [("names", ""), ("loaded", "Net"), ("names", "cut off at a strange place")])
 def test_of_what_was_loaded_nothing_is_said(name: str, text: str) -> None:
     assert not told(name, text).find()

@@ -249,6 +249,31 @@ def test_what_rests_there_between_the_steps_of_several_optimizers_is_not() -> No
     assert found(made) == []
 
 
+# --- flushed to zero
+
+
+def zeros(**series: Sequence[float]) -> Job:
+    """Half of the parameters have no gradient but zero."""
+    told = {"parameters__owned": [12.0] * 12, "parameters__zero_gradient": [6.0] * 12, "grad_norm": [1.0] * 12}
+    made = run(1, **told, **series)
+    made.state.signals.put_fact(0, "parameters/zero_gradient", 12, "Net.depth.weight, Net.depth.bias")
+    return made
+
+
+def test_gradients_of_zero_in_float16_without_a_scaler_are_laid_to_the_dtype() -> None:
+    (one,) = found(zeros(autocast__on=[2.0] * 12))
+    assert (one.kind, one.causes[0].key) == ("precision.underflow", "flushed")
+    assert one.names == ("Net.depth.weight", "Net.depth.bias", "float16", "grad_scaler")
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"autocast__on": [1.0] * 12}, {"autocast__on": [2.0] * 12, "scaler__scale": [1.0] * 12}]
+)
+def test_gradients_of_zero_elsewhere_are_not(more: dict[str, list[float]]) -> None:
+    (one,) = found(zeros(**more))
+    assert one.kind == "training.dead_parameters"
+
+
 # --- faded to nothing
 
 SAMPLED = [1, 2, 3, 4, 5, 6, 7, 8, *range(16, 200, 8)]
@@ -571,6 +596,13 @@ def test_a_schedule_that_is_over_long_before_the_run_is_told_with_the_step() -> 
     (one,) = found(rate([2e-3 * 0.2 ** (s // 10) for s in range(100)], "StepLR step_size=10 gamma=0.2"))
     assert (one.kind, one.severity.value, one.step) == ("training.lr_fault", "critical", 61)
     assert one.names == ("lr", "learning rate")
+
+
+def test_a_rate_below_zero_goes_uphill_and_explains_what_explodes() -> None:
+    made = rate([1e-3 - 1e-5 * s for s in range(200)])
+    norms(made, "Net.a.weight", [1.0] * 20 + [10.0**n for n in range(30)])
+    signals(made.state, 0, "grad_norm", range(1, 200), [1.0] * 100 + [1.2**n for n in range(99)])
+    assert [(f.kind, f.causes[0].key) for f in detect(made.report().state)] == [("training.lr_fault", "negative")]
 
 
 def test_one_that_has_reached_a_hundredth_for_most_of_the_run_is_told_more_mildly() -> None:

@@ -9,6 +9,7 @@ from tests.detectors.states import Job
 from tests.detectors.tensors import Content, ledgers, only, own, same, training
 
 from diagd.daemon.detectors.finding import Basis, Severity
+from diagd.daemon.state.model import Group
 from diagd.daemon.state.tensors import TensorInfo
 
 DDP = TensorInfo("Net.a.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
@@ -188,6 +189,15 @@ def test_weights_that_are_averaged_now_and_then_part_in_between() -> None:
     made = bursts(job({PLAIN: (FAR, own)}), [1, 1, 1, 7, 1, 1, 1, 7])
     assert not made.find()
     assert bursts(job({PLAIN: (FAR, own)}), [7] * 8).finds().kind == "divergence.gradient"
+
+
+def test_an_outer_optimizers_rounds_are_no_steps_at_which_gradients_should_be_reduced() -> None:
+    made = job({PLAIN: (FAR, own)})
+    for rank, placed in made.ranks.items():  # twenty steps alone, then each round counts as a step, and averages
+        placed.detail = placed.detail.with_(groups=(Group("0", (0, 1, 2), enqueued=10_000),))
+        signals(made.state, rank, "step/collectives", range(1, 41), [8.0] * 20 + [8.0 + 7 * n for n in range(20)])
+    made.passes(1.0)
+    assert not made.find()
 
 
 def test_unwrapped_weights_that_part_one_after_the_other_are_no_doing_of_the_script() -> None:

@@ -45,6 +45,13 @@ def test_a_jump_of_all_ranks_is_nobodys_data() -> None:
     assert (found.kind, found.ranks, found.causes[0].key) == ("training.loss_spike", (0, 1, 2), "step")
 
 
+def test_a_jump_beyond_noise_that_is_added_to_a_low_loss_is_one() -> None:
+    noisy = np.abs(0.25 + 0.12 * rng(3).standard_normal(160)) + 0.03
+    begun = np.concatenate([np.linspace(2.4, 0.4, 40), noisy])
+    found = Learning({"loss": with_jump(begun, 150, [2.0, 1.9, 1.9, 1.8, 1.8, 1.7, 1.5, 1.3])}, world=2).find()
+    assert [(f.kind, f.step, f.ranks) for f in found] == [("training.loss_spike", 151, (0, 1))]
+
+
 def test_a_jump_when_the_learning_rate_rises_is_the_schedules_price() -> None:
     loss = with_jump(falling(160), 120, [8.0, 9.0, 8.0, 7.0, 6.0])
     rate = np.where(np.arange(160) < 119, 1e-4, 1e-3)

@@ -134,6 +134,17 @@ def test_a_term_that_is_0_from_one_step_to_the_next_is_worth_knowing() -> None:
     assert (found.kind, found.severity, found.names) == ("training.loss_component", "info", ("aux_loss",))
 
 
+def test_a_term_that_was_learned_to_a_tenth_before_it_was_0_is_too() -> None:
+    part = np.concatenate([falling(120, 4.0, 0.3, 40.0, noise=0.1), np.zeros(25)])
+    (found,) = Learning(logged(loss_mlm=part, loss_style=falling(145, 0.7, 0.01), loss=falling(145))).find()
+    assert (found.kind, found.names) == ("training.loss_component", ("loss_mlm",))
+
+
+def test_a_term_that_meets_0_before_it_stays_there_is_healthy() -> None:
+    met = np.concatenate([falling(40, 2, 1), [0.0, 0.3, 0.0, 0.5], np.zeros(25)])
+    assert Learning(logged(hinge_loss=met, main_loss=falling(69))).kinds() == []
+
+
 def test_a_term_that_comes_down_to_0_is_healthy() -> None:
     hinge = np.maximum(np.linspace(1, -0.5, 80), 0)
     assert Learning(logged(hinge_loss=hinge, main_loss=falling(80))).kinds() == []

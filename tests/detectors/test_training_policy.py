@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged, rng
+from tests.detectors.scalars import signals
 
 
 def steps(before: Values, *after: Values) -> Floats:
@@ -167,6 +168,14 @@ def test_a_kl_printed_as_0_is_one_where_it_was_printed_finely_and_the_policy_mus
     run = Learning({"lr/0": np.full(70, rate), **logged(kl=np.zeros(70), reward=around(0.3, 0.1, 70))})
     run.job.state.signals.put_fact(0, "logged/kl", 1, f"decimals {decimals}")
     assert run.kinds() == [("kl_zero", severity)]
+
+
+@pytest.mark.parametrize(("every", "found"), [(10, True), (2, False)])
+def test_samples_that_are_far_apart_need_not_be_many(every: int, found: bool) -> None:
+    run = Learning({"lr/0": np.full(120, 1e-3), **logged(reward=around(0.3, 0.1, 120))})
+    signals(run.job.state, 0, "logged/kl", range(0, 12 * every, every), [0.0] * 12)
+    run.job.state.signals.put_fact(0, "logged/kl", 1, "decimals 6")
+    assert bool(run.kinds()) == found
 
 
 def test_no_gradients_no_verdict_on_the_kl() -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from diagd.probes import resuming
+from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.resuming import RESUMING
@@ -179,6 +180,13 @@ def test_tensors_under_other_names_are_told(facts: dict[str, str], given: str, p
 def test_parts_that_are_left_out_on_purpose_are_not(facts: dict[str, str], kept: dict[str, Any]) -> None:
     model().load_state_dict(kept, strict=False)
     assert facts == {}
+
+
+def test_names_that_fit_nothing_are_told_in_the_midst_of_a_run(facts: dict[str, str], recording: BoxWriter) -> None:
+    recording.live[int(Live.STEP)] = 4
+    kept = {"0.weight": torch.ones(4, 3), "0.bias": torch.ones(4), "old.1": torch.ones(2, 4)}
+    model().load_state_dict(kept, strict=False)
+    assert facts["checkpoint/strays"] == "1.weight,1.bias|old.1"
 
 
 def test_it_is_told_that_an_optimizer_has_loaded_state(facts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

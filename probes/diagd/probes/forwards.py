@@ -62,7 +62,7 @@ def install(probe: Probe, module: Any) -> None:
     STATE.listeners.append(_at_switch)
     _joined.append(probe)
     turns.join(probe, _following, after=_after_step, passing=_before_backward)
-    before, after = _guarded(torch, probe, _entered), _guarded(torch, probe, _returned)
+    before, after = _guarded(torch, probe, _entered), _guarded(torch, probe, _returned, _returned_elsewhere)
 
     def place() -> list[Any]:
         modules = torch.nn.modules.module
@@ -90,13 +90,16 @@ def _at_switch(recording: bool) -> None:
         PASS.__init__()  # type: ignore[misc]  # a forked child begins anew
 
 
-def _guarded(torch: Any, probe: Probe, function: Callable[[Any, Any], None]) -> Callable[..., None]:
-    """A hook that changes nothing, and nothing is seen of by what compiles or by other threads."""
+def _guarded(
+    torch: Any, probe: Probe, function: Callable[[Any, Any], None],
+    elsewhere: Callable[[Any, Any], None] = lambda module, output: None,
+) -> Callable[..., None]:  # fmt: skip
+    """A hook that changes nothing, and nothing is seen of by what compiles; `elsewhere` is for other threads."""
 
     def hook(module: Any, arguments: Any, output: Any = None) -> None:
-        if not torch.compiler.is_compiling() and probe.on and threading.get_ident() == STATE.trainer:
+        if not torch.compiler.is_compiling() and probe.on:
             try:
-                function(module, output)
+                (function if threading.get_ident() == STATE.trainer else elsewhere)(module, output)
             except Exception as error:  # noqa: BLE001 - Probe.run, without the call of it
                 probe.failed(error)
 
@@ -164,17 +167,35 @@ def _returned(module: Any, output: Any) -> None:
     PASS.seen_ns += time.perf_counter_ns() - began
 
 
-def _note_call(module: Any, parameters: dict[str, Any]) -> None:
-    torch = sys.modules["torch"]
+def _returned_elsewhere(module: Any, _: Any) -> None:
+    """A part of the forward pass in a thread of the script's own: autocast's regions hold in the one that entered them.
+
+    Two threads at once may lose one's count, no more.
+    """
+    parameters = module.__dict__.get("_parameters")
+    if parameters and (weight := _first(parameters)) is not None:
+        _count(sys.modules["torch"], weight)
+
+
+def _first(parameters: dict[str, Any]) -> Any:
     weight = parameters.get("weight")
-    if weight is None:
-        weight = next((p for p in parameters.values() if p is not None), None)
-    if weight is None:
-        return
-    under = torch.is_autocast_enabled(weight.device.type)
+    return weight if weight is not None else next((p for p in parameters.values() if p is not None), None)
+
+
+def _count(torch: Any, weight: Any) -> bool:
+    """Count a call; whether it was under autocast."""
+    under: bool = torch.is_autocast_enabled(weight.device.type)
     if torch.is_grad_enabled():
         PASS.calls += 1
         PASS.under += under
+    return under
+
+
+def _note_call(module: Any, parameters: dict[str, Any]) -> None:
+    torch, weight = sys.modules["torch"], _first(parameters)
+    if weight is None:
+        return
+    under = _count(torch, weight)
     if under and autocast.REGION.open and torch.is_autocast_cache_enabled():
         _compare(torch, module, weight)
 

@@ -181,7 +181,7 @@ def _model_took(token: Any, result: Any) -> None:
             turn.wake()
     missing, unexpected = getattr(result, "missing_keys", ()), getattr(result, "unexpected_keys", ())
     text = misnamed(module, given, missing, unexpected) if missing and unexpected else ""
-    if missing and unexpected and step == RESUMING.took:
+    if missing and unexpected and step == RESUMING.took > 1:  # with what the run had learned before it
         strays = "|".join(",".join(map(str, names[:NAMES])) for names in (missing, unexpected))
         SIGNALS.fact("checkpoint/strays", strays[:900], step)
     if text or ("checkpoint/names" in _told and not missing):

@@ -25,6 +25,9 @@ STILL_SHARE = 0.25
 FADED = 1e-6  # of the largest gradient that it had: what is learned stands still, too
 
 
+FLOAT16 = 2  # in autocast/on
+
+
 class Dead(NamedTuple):
     """One way of being dead, as one rank shows it."""
 
@@ -36,6 +39,7 @@ class Dead(NamedTuple):
     step: int
     confidence: float
     facts: tuple[str, ...]
+    kind: str = "training.dead_parameters"
 
 
 def dead(scene: Scene) -> Iterator[Finding]:
@@ -58,7 +62,7 @@ def _finding(by_rank: dict[int, Dead]) -> Finding:
     told = [seen(fact, ranks[0], one.step, "probe") for fact in one.facts]
     why = cause(one.key, one.why, one.confidence, *told, basis=Basis.OBSERVATION)
     text = f"{one.text} ({words.ranks_text(ranks)})" if len(ranks) > 1 else one.text
-    return finding("training.dead_parameters", one.severity, ranks, text, why, names=one.names, step=one.step,
+    return finding(one.kind, one.severity, ranks, text, why, names=one.names, step=one.step,
                    key=f"dead {one.key}")  # fmt: skip
 
 
@@ -235,9 +239,27 @@ def zero(counts: Counts) -> Dead | None:
         f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"
         f" {', '.join(names[:3])}"
     )
+    if _is_flushed(counts):
+        return _flushed(counts, names, text)
     return Dead(
         "zero", Severity.WARNING, text, "what follows them passes on nothing: dead units, a factor of zero, a clamp",
         names, counts.since("zero_gradient"), 0.85, (f"gradients of norm 0 so far: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def _is_flushed(counts: Counts) -> bool:
+    """Whether the rank computes in float16 and scales no loss: what is below 6e-8 is 0 then."""
+    signals = counts.scene.state.signals
+    cast = signals.series(counts.rank, "autocast/on")
+    return cast is not None and bool(cast.values[-1] == FLOAT16) and not signals.series(counts.rank, "scaler/scale")
+
+
+def _flushed(counts: Counts, names: tuple[str, ...], text: str) -> Dead:
+    return Dead(
+        "flushed", Severity.WARNING, f"{text}; the forward pass is in float16, and no GradScaler scales the loss",
+        "float16 has no numbers below 6e-8 (2^-24): gradients that are smaller are 0 there, and with them all that lies"
+        " before; a factor of 0 behind the named layers would show alike", (*names[:18], "float16", "grad_scaler"),
+        counts.since("zero_gradient"), 0.7, (f"gradients of norm 0 so far: {', '.join(names)}",), "precision.underflow",
     )  # fmt: skip
 
 
