@@ -15,7 +15,7 @@ LITTLE_PART = 0.1  # of it is free
 LITTLE_BYTES = 256 * MIB
 FEW_INODES = 1000
 LONG_STEPS = 300
-INFO_STEPS, INFO_BYTES = 100, 128 * MIB  # a cache in it that is still being filled looks the same
+INFO_STEPS, INFO_BYTES = 60, 128 * MIB  # a cache in it that is still being filled looks the same
 KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
 OFTEN = 5  # samples, a second apart
 
