@@ -10,7 +10,10 @@ from diagd.probes import forwards
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 
-NET = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
+
+def run() -> None:
+    """A forward pass of two layers with parameters; the model is gone afterwards, as others look for models."""
+    torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))(torch.ones(2, 4))
 
 
 @pytest.fixture
@@ -24,29 +27,29 @@ def looking(recording: BoxWriter) -> Iterator[None]:
     forwards.PASS.__init__()  # type: ignore[misc]
 
 
-def here(run: Callable[[], object]) -> None:
-    run()
+def here(work: Callable[[], None]) -> None:
+    work()
 
 
-def in_a_thread(run: Callable[[], object]) -> None:
-    thread = threading.Thread(target=run)
+def in_a_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
 
 @pytest.mark.parametrize(("where", "under"), [(here, 2), (in_a_thread, 0)])
 def test_a_region_holds_in_the_thread_that_entered_it(
-    looking: None, where: Callable[[Callable[[], object]], None], under: int
+    looking: None, where: Callable[[Callable[[], None]], None], under: int
 ) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        where(lambda: NET(torch.ones(2, 4)))
+        where(run)
     assert (forwards.PASS.calls, forwards.PASS.under) == (2, under)
 
 
 def test_what_evaluates_in_another_thread_does_not_count(looking: None) -> None:
     def evaluate() -> None:
         with torch.no_grad():
-            NET(torch.ones(2, 4))
+            run()
 
     in_a_thread(evaluate)
     assert forwards.PASS.calls == 0
