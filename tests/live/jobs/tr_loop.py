@@ -25,7 +25,7 @@ class Chooser(nn.Module):
 
     def forward(self, x, sharp=1.0):
         weights = torch.softmax(self.choice(torch.tanh(self.keys(x))) * sharp, -1)
-        return self.value(x + 24 * weights * x), self.depth(x)
+        return self.value(x + 6 * weights * x), self.depth(x)
 
 
 def draw(generator, target, count=48):
@@ -78,7 +78,7 @@ def main():
         with torch.autocast("cpu", dtype=half or torch.bfloat16, enabled=half is not None):
             found, depth = forward(model, x, 1.13**step if MODE == "sharpen" else 1.0)
         loss = nn.functional.mse_loss(found.float(), wanted)
-        loss = loss + (1e-5 if MODE == "flushed" else 0.5) * nn.functional.mse_loss(depth.float(), depths)
+        loss = loss + (1e-5 if MODE == "flushed" else 20.0) * nn.functional.mse_loss(depth.float(), depths)
         if not (MODE == "window" and step >= FAULT and step % 3):
             optimizer.zero_grad()
         loss.backward()
