@@ -81,6 +81,13 @@ def test_rates_that_differed_for_a_while_tell_why_weights_have_parted() -> None:
     assert (found.kind, found.ranks, found.names[0]) == ("divergence.optimizer", (1,), "lr")
 
 
+def test_rates_that_differed_after_weights_had_parted_explain_nothing() -> None:
+    later = [0.1] * 60 + [0.03] * 20, [0.1] * 70 + [0.03] * 10, [0.1] * 60 + [0.03] * 20
+    early: Content = lambda rank, step: own(rank, step) if step > 2 else same(rank, step)  # noqa: E731
+    found = rates(training({DDP: early}), *later).find()
+    assert "divergence.optimizer" not in {one.kind for one in found}
+
+
 def test_weights_that_parted_between_two_told_rates_are_those_rates_doing() -> None:
     made = training({DDP: LATE})
     for rank in range(3):

@@ -188,6 +188,14 @@ def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> No
     assert made.finds().kind == "divergence.parameter"
 
 
+@pytest.mark.parametrize(("cast", "told"), [((1,), False), ((0, 1, 2), True), ((), True)])
+def test_what_parts_between_ranks_of_another_dtype_is_told_by_that_alone(cast: tuple[int, ...], told: bool) -> None:
+    made = training({DDP: only(1, since=30)})
+    for rank in cast:
+        made.state.signals.put_fact(rank, "dtypes/changed", 36, "float32\tbfloat16\tNet.a.weight")
+    assert ("divergence.parameter" in {one.kind for one in made.find()}) == told
+
+
 def test_norms_of_stages_begin_alike_and_part_by_design() -> None:
     def norm(rank: int, step: int) -> int:
         return own(rank, step) if step else 5

@@ -236,6 +236,7 @@ def test_a_step_for_each_micro_batch_of_a_window_is_told_with_its_length() -> No
         [0.0, 1.0, 1.0] * 5,  # too few times
         [0.0, 1.0, 1.0, 0.0, 1.0] * 8,  # at uneven distances
         [0.0, 1.0, 1.0] * 8 + [0.0] * 8,  # over
+        [0.0] * 30,
     ],
 )
 def test_gradients_that_are_kept_now_and_then_are_not(kept: list[float]) -> None:

@@ -92,7 +92,7 @@ def _ignore(*_: Any) -> None:
 def _stepping(optimizer: Any) -> None:
     """Before its first step; a state that is not empty was made by an earlier one, or loaded."""
     if not optimizer.state and STATE.live is not None and get_ident() == STATE.trainer:
-        step = STATE.live[_STEP] + 1
+        step = max(STATE.live[_STEP], 0) + 1
         states_ahead.foretell(optimizer, step)
         device_memory.sample(step, time.monotonic_ns())
 

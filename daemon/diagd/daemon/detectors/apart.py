@@ -108,7 +108,7 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> st
 
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
-    found = rates.apart(state, ranks, parted=_have_parted(state, ranks))
+    found = rates.apart(state, ranks) or _earlier(state, ranks)
     until = meetings.together_until(state, ranks) if found is not None else None
     if found is None or (until is not None and until < found.since):
         return None  # of another step they may be another step's
@@ -126,10 +126,12 @@ def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
     return Told(_finding(kind, odd, text, cause, names, found.since), ranks, found.may_since)
 
 
-def _have_parted(state: JobState, ranks: tuple[int, ...]) -> bool:
-    """Whether weights that were equal on these ranks are not any more."""
+def _earlier(state: JobState, ranks: tuple[int, ...]) -> Apart | None:
+    """Settings that are equal again, and differed when weights parted that had been equal."""
     weights = (e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks))
-    return any(seen.unequal and seen.last_equal != NONE for seen in weights)
+    parted = [seen.first_unequal for seen in weights if seen.unequal and seen.last_equal != NONE]
+    found = rates.apart(state, ranks, ever=True) if parted else None
+    return found if found is not None and any(step >= found.may_since for step in parted) else None
 
 
 def _why(found: Apart) -> str:

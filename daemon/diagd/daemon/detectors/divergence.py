@@ -87,8 +87,9 @@ def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:
     earliest = min(cast.values()) - RECAST_LATE
 
     def by_dtype(one: Parted) -> bool:
-        return one.since >= earliest and all(set(alike) <= cast.keys() or not cast.keys() & set(alike)
-                                             for alike in one.classes)  # fmt: skip
+        sides = {rank in cast for alike in one.classes for rank in alike}
+        pure = all(len({rank in cast for rank in alike}) == 1 for alike in one.classes)
+        return one.since >= earliest and pure and len(sides) > 1
 
     return [one for one in found if not by_dtype(one)]
 

@@ -28,20 +28,20 @@ class Apart(NamedTuple):
     stays: tuple[int, ...] = ()  # ranks whose rate stays as it was while that of the others goes on to change
 
 
-def apart(state: JobState, ranks: Sequence[int], *, parted: bool = False) -> Apart | None:
+def apart(state: JobState, ranks: Sequence[int], *, ever: bool = False) -> Apart | None:
     """The first parameter group whose settings differ between these ranks; the rate before all others.
 
     Args:
-        parted: Their weights have parted: then rates that differed for a while tell why, though they are equal again.
+        ever: Also rates that differed for a while and are equal again.
     """
     for group in range(MAX_GROUPS):
-        found = _rates(state, ranks, group, parted) or _settings(state, ranks, group)
+        found = _rates(state, ranks, group, ever) or _settings(state, ranks, group)
         if found is not None:
             return found
     return None
 
 
-def _rates(state: JobState, ranks: Sequence[int], group: int, parted: bool) -> Apart | None:
+def _rates(state: JobState, ranks: Sequence[int], group: int, ever: bool) -> Apart | None:
     told = [state.signals.series(rank, f"lr/{group}") for rank in ranks]
     series = [one for one in told if one is not None and len(one)]
     if len(series) < len(told):
@@ -54,7 +54,7 @@ def _rates(state: JobState, ranks: Sequence[int], group: int, parted: bool) -> A
         return None
     values = np.array([s.values[np.searchsorted(s.steps, steps, "right") - 1] for s in series])
     differ = np.flatnonzero(_differ(values))
-    if len(differ) < TIMES or (not parted and differ[-1] < len(steps) - NEWEST):
+    if len(differ) < TIMES or (not ever and differ[-1] < len(steps) - NEWEST):
         return None
     since, before = int(steps[differ[0]]), int(steps[differ[0] - 1]) if differ[0] else 0
     first = {rank: f"{value:.6g}" for rank, value in zip(ranks, values[:, differ[0]], strict=True)}

@@ -23,8 +23,6 @@ MANY = 0.5  # of the parameters, however small they are
 MOVED_SAMPLES = 4
 STILL_SHARE = 0.25
 FADED = 1e-6  # of the largest gradient that it had: what is learned stands still, too
-
-
 FLOAT16 = 2  # in autocast/on
 
 

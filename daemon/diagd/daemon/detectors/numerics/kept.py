@@ -91,12 +91,13 @@ def _cleared_every(curve: Curve) -> tuple[int, int] | None:
     if len(cleared) <= TURNS or len(curve.steps) - np.searchsorted(curve.steps, cleared[-TURNS - 1]) < 2 * TURNS:
         return None
     apart = np.diff(cleared)
-    period, seen_all = int(apart[-1]), np.diff(curve.steps) == 1
+    period = int(apart[-1])
     if not 2 <= period <= LONGEST or not (apart[-TURNS:] == period).all():
         return None
     first = int(np.searchsorted(curve.steps, cleared[-TURNS - 1]))
-    if not seen_all[first:].all() or int(curve.steps[-1] - cleared[-1]) >= period:
-        return None  # some steps are not known, or it has ended
+    kept = int((curve.values[first:] > 0).sum())
+    if kept < TURNS * (period - 1) / 2 or int(curve.steps[-1] - cleared[-1]) >= period:
+        return None  # too few of the steps in between are known, or it has ended
     others = np.flatnonzero(apart != period)
     return period, int(cleared[others[-1] + 1 if len(others) else 0])
 

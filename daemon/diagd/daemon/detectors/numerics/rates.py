@@ -17,6 +17,7 @@ GONE_FOR = 0.1  # of all steps so far
 GONE_LEAST = 20  # steps
 LOW, LOW_FOR, LOW_LEAST = 1e-2, 0.6, 60  # so little for most of a run: it was over before it began
 ZERO_FOR = 20  # steps from the first on; warm-ups begin at zero, and leave it at once
+BELOW_ZERO = 2  # rates that were told
 AGAIN = 2  # times up again
 HIGH_PART, LOW_PART = 0.9, 0.1  # of the peak: up, and down
 BEYOND = 0.1  # of the way up again: what a cosine leaves and comes back to at its end is less
@@ -108,7 +109,7 @@ def never(state: JobState, rank: int, curve: Curve) -> Odd | None:
 def negative(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It is below zero: each step goes uphill."""
     below = np.flatnonzero(curve.values < 0)
-    if len(below) < AGAIN:
+    if len(below) < BELOW_ZERO:
         return None
     step, value = int(curve.steps[below[0]]), float(curve.values[below[-1]])
     text = f"the learning rate is negative since step {step} (now {figure(value)}): each step makes the loss larger"
