@@ -348,3 +348,32 @@ def test_where_in_a_tensor_ranks_differ_is_news_also_when_it_is_found_out_later(
     assert book.update([found], state) == []
     assert book.update([replace(found, summary="rank 1 differs in row 5 of w")], state) == [opened]
     assert opened.summary == "rank 1 differs in row 5 of w"
+
+
+def told(kind: str, severity: Severity = Severity.WARNING, step: int = 0) -> Finding:
+    return Finding(kind, severity, (0, 1), kind, (), sure=True, key=kind, step=step)
+
+
+def test_a_consequence_that_shows_first_becomes_the_incident_of_its_cause() -> None:
+    book, state = IncidentBook(), job(2).state
+    book.update([told("training.loss_spike", step=120)], state)
+    state.tick(state.now_s + 10)
+    book.update([told("training.codebook_collapse", step=160)], state)
+    assert [(i.kind, i.step, i.is_open) for i in book.incidents] == [("training.codebook_collapse", 160, True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "after_s"),
+    [
+        (told("training.loss_plateau"), told("training.codebook_collapse"), 600.0),  # stood long before
+        (told("training.loss_divergence", Severity.CRITICAL), told("training.codebook_collapse"), 10.0),  # milder
+        (told("training.loss_spike"), told("training.codebook_collapse", Severity.INFO), 10.0),  # explains nothing
+        (told("memory.host_leak"), told("training.codebook_collapse"), 10.0),  # another matter
+    ],
+)
+def test_what_does_not_follow_stays_an_incident_of_its_own(first: Finding, then: Finding, after_s: float) -> None:
+    book, state = IncidentBook(), job(2).state
+    book.update([first], state)
+    state.tick(state.now_s + after_s)
+    book.update([first, then], state)
+    assert {i.kind for i in book.incidents} == {first.kind, then.kind}

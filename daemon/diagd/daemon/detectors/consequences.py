@@ -26,6 +26,7 @@ FOLLOW: dict[str, tuple[str, ...]] = {
         "training.dead_parameters", "training.loss_plateau", "training.loss_divergence", "precision.underflow",
     ),
     "training.dead_parameters": ("training.loss_plateau",),
+    "training.codebook_collapse": ("training.loss_spike", "training.loss_divergence", "training.loss_plateau"),
 }  # fmt: skip
 # Likewise by the key of the cause.
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
@@ -37,10 +38,11 @@ def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """The findings that no other one explains."""
     all_ = list(found)
     causes = [finding for finding in all_ if finding.severity is not Severity.INFO]
-    explained = tuple({follower for finding in causes for follower in _followers(finding)})
+    explained = tuple({follower for finding in causes for follower in followers(finding)})
     return [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]
 
 
-def _followers(finding: Finding) -> tuple[str, ...]:
+def followers(finding: Finding) -> tuple[str, ...]:
+    """The kinds, or families, that follow from what was found."""
     keys = ((finding.kind, cause.key) for cause in finding.causes)
     return FOLLOW.get(finding.kind, ()) + tuple(kind for key in keys for kind in FOLLOW_CAUSE.get(key, ()))

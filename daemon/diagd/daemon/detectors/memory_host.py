@@ -33,6 +33,8 @@ EPOCHS = 1.25  # the length of an epoch, and so much more that the end of growth
 FILLS = 0.2  # of the growth, in the address space: less, and what was allocated long ago is being filled
 INFO_STEPS = 60
 INFO_BYTES = 64 * 1024 * 1024
+CACHE_STEPS = 90  # what is looked up by key is a cache most often: known only once it is large, and has no end yet
+CACHE_BYTES = 128 * 1024 * 1024
 ALIKE = 2.0  # times: two paces that are no farther apart
 FLAT = 0.2  # of the slope: a peer that grows less does not grow with it
 
@@ -60,9 +62,7 @@ def host_leaks(state: JobState, grows: list[Grows]) -> Iterator[Finding]:
     """One finding for what ranks leak, and one for what their data workers do: ranks that grow alike are one fault."""
     for what in (RSS, WORKER_RSS, CHILD_RSS):
         mine = [one for one in grows if one.what == what]
-        alike = _alike([one for one in mine if one.why], mine) or [
-            one for one in mine if not one.ends and _worth_knowing(one)
-        ]
+        alike = _alike([one for one in mine if one.why], mine) or [one for one in mine if _worth_knowing(one)]
         if alike:
             yield _finding(state, alike, slopes_at(state, grows, alike[0].rank))
 
@@ -146,7 +146,16 @@ def _workers(state: JobState, rank: int, found: Growth) -> Grows:
 
 
 def _worth_knowing(one: Grows) -> bool:
+    if one.ends:
+        return _is_large_cache(one)
     return one.growth.steps >= INFO_STEPS and one.growth.grown >= INFO_BYTES
+
+
+def _is_large_cache(one: Grows) -> bool:
+    """Whether it is looked up as a cache is, has no bound, is not of an epoch's data, and large by now."""
+    is_cache = one.holder is not None and one.holder.verdict == CACHE and not one.holder.bounded
+    of_data = one.loader is not None and one.loader.length > 0
+    return is_cache and not of_data and one.growth.steps >= CACHE_STEPS and one.growth.grown >= CACHE_BYTES
 
 
 def _finding(state: JobState, alike: list[Grows], slopes: float) -> Finding:

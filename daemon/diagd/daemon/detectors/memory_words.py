@@ -31,7 +31,8 @@ def summary(ranks: tuple[int, ...], one: Grows, ahead: Forecast | None) -> str:
     text = f"{what} by {size_text(found.slope)} a step since step {found.since}, {size_text(found.grown)} so far"
     text += _in_what(one)
     if not one.why:
-        text += ": a leak, or a cache that is still being filled"
+        is_cache = one.holder is not None and one.holder.verdict == CACHE
+        text += ": a cache without a bound, or one that is still being filled" if is_cache else _LEAK_OR_CACHE
     if ahead is not None and (one.why or ahead.near):
         text += f"; at this pace memory runs out {ahead.text}"
     return text
@@ -48,6 +49,7 @@ def _in_what(one: Grows) -> str:
     return f", in {one.holder.what}{graph}"
 
 
+_LEAK_OR_CACHE = ": a leak, or a cache that is still being filled"
 _WHOSE = {WORKER_RSS: "its data workers together", CHILD_RSS: "its other child processes together"}
 _WHY = {
     "graph": "tensors that still have their graph are kept from step to step, and with each of them all activations"

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from diagd.daemon.detectors.consequences import followers
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.incidents.incident import Incident
@@ -15,6 +16,7 @@ _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
 DYING_S = 2.0
 ENDING_S = 120.0
+DEEPENS_S = 60.0  # a consequence shows so long before its cause at most; what stood longer is another matter
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class IncidentBook:
         if self._explained(finding, state) or not self._believed(finding, state):
             return None
         self._supersede(finding, state.now_s)
-        return self._open(finding, state)
+        return self._deepen(finding, state) or self._open(finding, state)
 
     def _same_fault(self, finding: Finding) -> Incident | None:
         family = finding.kind.split(".")[0]
@@ -112,6 +114,22 @@ class IncidentBook:
             for incident in self._incidents:
                 if incident.is_open and incident.severity != Severity.CRITICAL and _overlap(incident, finding):
                     _resolve(incident, now_s)
+
+    def _deepen(self, finding: Finding, state: JobState) -> Incident | None:
+        """What was told of its consequence, which often shows first, becomes the incident of the cause."""
+        after = followers(finding) if finding.severity is not Severity.INFO else ()
+        for incident in self._incidents:
+            if after and incident.is_open and incident.kind.startswith(after):
+                milder = finding.severity.order > incident.severity.order  # how bad it is has been said already
+                if milder or incident.attempt != state.attempt or state.now_s - incident.opened_s > DEEPENS_S:
+                    continue
+                self._last_found[incident.id], incident.step = state.now_s, finding.step
+                self._candidates.pop((finding.kind, finding.key), None)
+                _fill(incident, finding)
+                if incident.severity.order < incident.peak_severity.order:
+                    incident.peak_severity = incident.severity
+                return incident
+        return None
 
     def _open(self, finding: Finding, state: JobState) -> Incident:
         incident = Incident(
