@@ -344,3 +344,18 @@ def test_a_rank_whose_program_is_over_is_not_late() -> None:
     assert made.finds().kind == "slow.straggler"
     made.leaves(1, Ending("exception", "ValueError", "bad sample", 1, (at("load", line=12),), made.now_s))
     assert not any(f.kind.startswith("slow.") for f in made.passes(1).find())
+
+
+def test_all_that_sleep_at_once_are_given_more_time_than_a_rank_that_is_blocked() -> None:
+    pause = job(2, hang_after_s=10)
+    for rank in (0, 1):
+        pause.outside(rank, "rest", syscall="clock_nanosleep")
+    found = pause.passes(14).finds()
+    assert (found.severity, found.ranks) == (Severity.WARNING, (0, 1))
+    assert "sleeps in rest" in found.summary
+    assert pause.passes(13).finds().severity is Severity.CRITICAL
+
+
+def test_a_rank_that_sleeps_beside_one_that_is_blocked_is_given_no_more_time() -> None:
+    mixed = job(2, hang_after_s=10).outside(0, "rest", syscall="clock_nanosleep").outside(1, "fetch", syscall="futex")
+    assert {f.severity for f in mixed.passes(14).find()} == {Severity.CRITICAL}

@@ -5,11 +5,14 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS
 from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Detail
 
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING = frozenset({
     "read", "openat", "open", "recvfrom", "recvmsg", "flock", "fcntl", "wait4", "waitid", "poll", "select",
 })  # fmt: skip
+# Nobody waits, and all sleep of their own will: a pause that is meant, most often. Only a longer one is called a hang.
+ASLEEP_PATIENCE = 2.5
 RESTING = _BLOCKING | {"futex"}  # calls in which a thread sleeps until another does something
 
 
@@ -23,7 +26,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
     kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
     if _idles_instead(scene, root):
         kind = "hang.p2p_unmatched"
-    severity = Severity.CRITICAL if is_stuck(scene, root) or root.failed else Severity.WARNING
+    stuck = is_stuck(scene, root) and not _all_sleep(scene, root)
+    severity = Severity.CRITICAL if stuck or root.failed else Severity.WARNING
     how = how_it_rests(root)
     evidence = [
         seen(scene, root),
@@ -51,11 +55,22 @@ def blocked(scene: Scene, root: Root) -> Finding:
     return finding_of(scene, root, kind, severity, cause, said)
 
 
+def _all_sleep(scene: Scene, root: Root) -> bool:
+    """Whether it and all others sleep of their own will, and have not done so for very long."""
+    state = scene.state
+    if root.dependents or root.life.idle_s >= ASLEEP_PATIENCE * state.hang_after_s:
+        return False
+    return all(_sleeps(state.detail(rank)) for rank in state.ranks() if not state.status(rank).gone)
+
+
+def _sleeps(detail: Detail) -> bool:
+    return detail.stack is not None and detail.stack.syscall in _SLEEPS
+
+
 def _idles_instead(scene: Scene, root: Root) -> bool:
     """Whether it sleeps of its own will where a partner is expected: nothing blocks it, it just does not come."""
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
-    stack = root.detail.stack
-    return wait is not None and wait.kind == "p2p" and stack is not None and stack.syscall in _SLEEPS
+    return wait is not None and wait.kind == "p2p" and _sleeps(root.detail)
 
 
 def how_it_rests(root: Root) -> str:
@@ -77,6 +92,8 @@ def how_it_rests(root: Root) -> str:
         return "waits for a lock"
     if syscall in _BLOCKING:
         return f"is blocked in {syscall}()"
+    if syscall in _SLEEPS:
+        return "sleeps"
     return f"is in system call {syscall}()" if syscall else "does not move"
 
 
