@@ -296,6 +296,13 @@ def test_layers_whose_gradients_have_faded_to_nothing_are_named() -> None:
     assert (one.kind, one.names, one.causes[0].key) == ("numerics.gradient_vanishing", ("Net.pick.weight",), "faded")
 
 
+def test_layers_of_which_only_a_bias_is_left_have_faded_too() -> None:
+    made = sampled({"Net.pick.weight": FADES, "Net.head.weight": FADES, "Net.head.bias": LEARNS})
+    described(made, Net__pick__weight=(8, 40), Net__head__weight=(6, 8), Net__head__bias=(6,))
+    (one,) = found(made)
+    assert one.names == ("Net.pick.weight", "Net.head.weight")
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -310,6 +317,38 @@ def test_gradients_that_were_switched_off_or_come_back_have_not_faded(values: li
 
 def test_a_model_that_is_done_has_not_faded_in_parts() -> None:
     assert found(sampled({"Net.pick.weight": FADES, "Net.head.weight": FADES})) == []
+
+
+# --- a branch that hardly moves
+
+
+def branches(gradients: tuple[float, float], updates: tuple[float, float], **more: Sequence[float]) -> Job:
+    made = run(grad_norm=[1.0] * 60, **more)
+    for name, gradient, update in zip(("inner.4", "edge.2"), gradients, updates, strict=True):
+        for prefix, level in (("grad_norm", gradient), ("update_norm", update), ("param_norm", 3.0)):
+            signals(made.state, 0, f"{prefix}/Net.{name}.weight", range(1, 60, 4), noisy([level] * 15))
+    return described(made, Net__inner__4__weight=(1, 48), Net__edge__2__weight=(2, 32))
+
+
+def test_a_branch_that_hardly_moves_beside_one_that_learns_is_named_first() -> None:
+    (one,) = found(branches((0.5, 2e-5), (4e-3, 2e-7)))
+    assert (one.kind, one.ranks) == ("numerics.gradient_imbalance", (0,))
+    assert one.names == ("Net.edge.2.weight", "Net.inner.4.weight")
+    assert "edge of Net hardly moves" in one.summary
+
+
+@pytest.mark.parametrize(
+    ("gradients", "updates"),
+    [
+        ((0.5, 2e-5), (4e-3, 3e-3)),  # the optimizer makes up for it
+        ((0.5, 0.1), (4e-3, 2e-7)),  # a rate of its own, as is meant
+        ((2e-5, 2e-5), (2e-7, 2e-7)),  # both stand still: another matter
+    ],
+)
+def test_branches_that_both_move_or_are_held_back_on_purpose_are_not(
+    gradients: tuple[float, float], updates: tuple[float, float]
+) -> None:
+    assert [f.kind for f in found(branches(gradients, updates)) if f.kind == "numerics.gradient_imbalance"] == []
 
 
 # --- vanishing

@@ -27,8 +27,10 @@ def ceased(scene: Scene) -> Iterator[Finding]:
         return  # parts of these learn by turns, or learn nothing from rewards that are all equal
     models: dict[str, dict[int, list[Weight]]] = {}
     for rank in scene.state.signals.ranks("grad_norm")[:SOME]:
-        mine = [w for w in weights(scene.state, rank) if w.is_matrix and not is_besides(w.name)]
-        dead = [w for w in mine if w.newest(GRADIENT) == 0.0 and not is_expert(w.name) and _has_faded(w)]
+        mine = [w for w in weights(scene.state, rank) if not is_besides(w.name)]
+        dead = [
+            w for w in mine if w.is_matrix and w.newest(GRADIENT) == 0.0 and not is_expert(w.name) and _has_faded(w)
+        ]
         for model in {w.model for w in dead}:
             if any(w.newest(GRADIENT) > 0 for w in mine if w.model == model):
                 models.setdefault(model, {})[rank] = [w for w in dead if w.model == model]

@@ -3,7 +3,17 @@
 from collections.abc import Callable, Iterable
 
 from diagd.daemon.detectors.finding import Finding
-from diagd.daemon.detectors.numerics import ceased, dead, exploding, imbalance, kept, nonfinite, rates, vanishing
+from diagd.daemon.detectors.numerics import (
+    ceased,
+    dead,
+    exploding,
+    imbalance,
+    kept,
+    nonfinite,
+    rates,
+    starved,
+    vanishing,
+)
 from diagd.daemon.detectors.scene import Scene
 
 NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
@@ -15,6 +25,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     vanishing.vanishing,
     ceased.ceased,
     imbalance.imbalances,
+    starved.starved,
     dead.dead,
     rates.rates,
 )
