@@ -45,10 +45,12 @@ LINES: dict[str, tuple[int | None, dict[str, float]]] = {
     "step 3 reward 0.5 sample [3, 4, 4]": (3, {"reward": 0.5}),
     "took 3.2s loss 0.5": (None, {"loss": 0.5}),
     "train.py:48 - loss 0.5": (None, {"loss": 0.5}),
+    "[W1129 reducer.cpp:335] Warning: loss 0.5": (None, {"loss": 0.5}),
 }  # fmt: skip
 NOTHING = (
     "saved checkpoint to /tmp/x/step_100.pt in 3.2 s", "parameters: 124,439,808", "", "no number here", "{}",
     "2026-11-28 10:00:00", "0.5", "[rank 3]", "found 3 of nan", "a" * 9 + "=1" + " " * MAX_LINE,
+    "[rank0]:[W1129 07:00:01.0001 /csrc/c10d/reducer.cpp:335] Warning: Grad strides",
 )  # fmt: skip
 
 

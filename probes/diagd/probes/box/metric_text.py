@@ -45,6 +45,7 @@ _NO_NAMES = _set(
     "about over under until till per plus any as only every between within first last next all these those more less "
     "up down top now this that did does do be found contains skip skipping rank worker seed port line pid gpu"
 )
+_SOURCE = (".py", ".pyx", ".cpp", ".cc", ".cu", ".h", ".hpp", ".c", ".rs", ".go")  # a file, and the number is its line
 _LEVELS = _set("DEBUG INFO WARNING WARN ERROR CRITICAL NOTICE I W E")
 
 
@@ -167,7 +168,7 @@ def _name(before: str, after: str) -> tuple[str, bool]:
 def _cleaned(found: re.Match[str], before: str) -> str:
     words = [word for word in found[1].split() if word not in _LEVELS and word not in ("|", "-")]
     within = before[max(found.start() - 1, 0) : found.start()] in ("'", '"')  # a string, such as a device's name
-    if not words or within or words[-1].endswith(".py"):
+    if not words or within or words[-1].endswith(_SOURCE):
         return ""
     return " ".join(words)[:MAX_NAME].rstrip("/.-:")
 
