@@ -322,8 +322,8 @@ def test_a_model_that_is_done_has_not_faded_in_parts() -> None:
 # --- a branch that hardly moves
 
 
-def branches(gradients: tuple[float, float], updates: tuple[float, float], **more: Sequence[float]) -> Job:
-    made = run(grad_norm=[1.0] * 60, **more)
+def branches(gradients: tuple[float, float], updates: tuple[float, float]) -> Job:
+    made = run(grad_norm=[1.0] * 60)
     for name, gradient, update in zip(("inner.4", "edge.2"), gradients, updates, strict=True):
         for prefix, level in (("grad_norm", gradient), ("update_norm", update), ("param_norm", 3.0)):
             signals(made.state, 0, f"{prefix}/Net.{name}.weight", range(1, 60, 4), noisy([level] * 15))
