@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.detectors.states import Job, at, job
 
+from diagd.daemon.detectors.consequences import without_consequences
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.incidents.book import IncidentBook
@@ -351,7 +352,8 @@ def test_where_in_a_tensor_ranks_differ_is_news_also_when_it_is_found_out_later(
 
 
 def told(kind: str, severity: Severity = Severity.WARNING, step: int = 0) -> Finding:
-    return Finding(kind, severity, (0, 1), kind, (), sure=True, key=kind, step=step)
+    (one,) = without_consequences([Finding(kind, severity, (0, 1), kind, (), sure=True, key=kind, step=step)])
+    return one
 
 
 def test_a_consequence_that_shows_first_becomes_the_incident_of_its_cause() -> None:

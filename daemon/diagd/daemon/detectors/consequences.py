@@ -5,6 +5,7 @@ are never cleared are told beside the explosion that they bring: the one says wh
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from diagd.daemon.detectors.finding import Finding, Severity
 
@@ -35,14 +36,14 @@ FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
-    """The findings that no other one explains."""
-    all_ = list(found)
-    causes = [finding for finding in all_ if finding.severity is not Severity.INFO]
-    explained = tuple({follower for finding in causes for follower in followers(finding)})
+    """The findings that no other one explains; each with what follows from it, which may have been told before."""
+    all_ = [replace(finding, explains=_followers(finding)) for finding in found]
+    explained = tuple({follower for finding in all_ for follower in finding.explains})
     return [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]
 
 
-def followers(finding: Finding) -> tuple[str, ...]:
-    """The kinds, or families, that follow from what was found."""
+def _followers(finding: Finding) -> tuple[str, ...]:
+    if finding.severity is Severity.INFO:
+        return ()
     keys = ((finding.kind, cause.key) for cause in finding.causes)
     return FOLLOW.get(finding.kind, ()) + tuple(kind for key in keys for kind in FOLLOW_CAUSE.get(key, ()))

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from diagd.daemon.detectors.consequences import followers
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.incidents.incident import Incident
@@ -117,9 +116,8 @@ class IncidentBook:
 
     def _deepen(self, finding: Finding, state: JobState) -> Incident | None:
         """What was told of its consequence, which often shows first, becomes the incident of the cause."""
-        after = followers(finding) if finding.severity is not Severity.INFO else ()
         for incident in self._incidents:
-            if after and incident.is_open and incident.kind.startswith(after):
+            if finding.explains and incident.is_open and incident.kind.startswith(finding.explains):
                 milder = finding.severity.order > incident.severity.order  # how bad it is has been said already
                 if milder or incident.attempt != state.attempt or state.now_s - incident.opened_s > DEEPENS_S:
                     continue
