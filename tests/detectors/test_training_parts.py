@@ -22,6 +22,7 @@ def test_a_few_codes_in_use_are_a_collapse() -> None:
 
 @pytest.mark.parametrize(("name", "values"), [
     ("active_codes", np.linspace(300, 2, 40)), ("vq/perplexity", np.linspace(200, 4, 40)),
+    ("vq/perplexity", np.concatenate([np.full(25, 24.0), np.tile([1.0, 4.9, 5.2], 10)])),
     ("dead_code_ratio", np.linspace(0.5, 0.98, 40)), ("codebook_usage", np.linspace(60, 1, 40)),
 ])  # fmt: skip
 def test_codes_that_die_are_seen_in_whatever_is_logged_of_them(name: str, values: Floats) -> None:
@@ -217,6 +218,12 @@ def test_a_loss_that_rises_while_more_is_right_is_worth_knowing_at_most(accuracy
 ])  # fmt: skip
 def test_validation_that_falls_settles_or_is_noisy_is_healthy(values: list[float]) -> None:
     assert evaluated(values).kinds() == []
+
+
+def test_a_share_at_its_limit_that_was_small_at_first_need_not_be_nearly_all() -> None:
+    risen = np.concatenate([np.full(20, 0.1), np.linspace(0.1, 0.88, 10), np.full(35, 0.86)])
+    assert Learning(logged(action_at_limit=risen)).kinds() == [("clamp_boundary", "warning")]
+    assert Learning(logged(action_at_limit=np.full(65, 0.86))).kinds() == []
 
 
 def test_shares_of_what_is_clamped_are_known_by_what_is_named_in_front_of_them() -> None:

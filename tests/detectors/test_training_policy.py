@@ -26,6 +26,13 @@ def test_one_token_that_is_left_of_many_is_a_mode_collapse_and_its_entropy_is_ev
     assert found.names == ("distinct_tokens", "entropy")
 
 
+def test_variety_and_entropy_that_fall_together_need_less_time() -> None:
+    distinct = steps(around(126, 1.0, 25), [89, 40], [18] * 6)
+    together = logged(entropy=steps(around(2.8, 0.05, 25), [1.4, 0.6], [0.18] * 6), distinct=distinct)
+    assert Learning(together).kinds() == [("mode_collapse", "warning")]
+    assert Learning(logged(entropy=around(2.8, 0.05, 33), distinct=distinct)).kinds() == []  # few are left, no more
+
+
 def test_variety_is_also_a_share_or_what_repeats() -> None:
     assert Learning(logged(top_token_share=steps(np.linspace(0.1, 0.97, 40), [0.99] * 15))).kinds() == [
         ("mode_collapse", "warning")

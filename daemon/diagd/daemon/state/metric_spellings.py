@@ -78,7 +78,9 @@ SPELLINGS: dict[str, str] = {
     ),
     "clamp_share": (
         "clamp share|frac clamped|clamped frac|boundary frac|at max|clamp frac|frac at max|saturated frac|"
-        "clamped|at clamp|frac at boundary|boundary share|clamped share"
+        "clamped|at clamp|frac at boundary|boundary share|clamped share|at limit|at bound|at bounds|at boundary|"
+        "action at limit|actions at limit|action at bound|actions at bound|saturation frac|saturated share|"
+        "action saturation|saturation share|saturation rate|saturation fraction|clamped fraction"
     ),
     "commitment_loss": (
         "commit|commitment|commit loss|commitment loss|vq commit|vq loss|vq|codebook loss|quant loss|"

@@ -13,9 +13,10 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 LASTS = 30  # samples
 AT = 0.95  # of the limit
 SHARE = 0.9  # of the vectors at it
+SHARE_RISEN, LOW = 0.8, 0.25  # or so many, where few were at first
 CLIPPED = 0.75  # of the ratios: healthy runs clip a tenth to a third of them (arXiv:2005.12729)
 SHARES = (
-    ("clamp_share", SHARE, "nearly all that is clamped lies at its limit"),
+    ("clamp_share", SHARE, "most of what is clamped lies at its limit"),
     ("clip_fraction", CLIPPED, "most ratios lie outside of the range that they are clipped to, where there is no"
      " gradient: old and new log-probabilities are not of the same actions, or a step goes too far"),
 )  # fmt: skip
@@ -35,7 +36,9 @@ def clamps(scene: Scene) -> Iterator[Finding]:
             return
     for wanted, share, said in SHARES:
         for metric in run.metrics(wanted):
-            if metric.curve.values.max() <= 1 and lasting(metric.curve.values >= share) >= LASTS:
+            values = metric.curve.values
+            least = min(share, SHARE_RISEN) if np.median(values[:5]) <= LOW else share
+            if values.max() <= 1 and lasting(values >= least) >= LASTS:
                 text = f"{metric.name} is {figure(metric.curve.values[-1])}: {said}"
                 yield _finding(run, metric, text, Severity.WARNING, Basis.OBSERVATION)
                 return

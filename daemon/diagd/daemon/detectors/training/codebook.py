@@ -20,6 +20,7 @@ LASTS = 20  # samples
 USED = 0.1  # of the codes
 HARDLY = 0.03  # of the codes, where no perplexity is logged
 PERPLEXITY = 3.0  # of that many codes in use, whatever the batch
+FALLEN = 0.3  # of its best, where it is also a FEW codes
 OF_ITS_BEST = 0.1  # the perplexity or the number of codes in use, compared with what they were
 FEW = {"codebook_active": 8.0, "codebook_perplexity": 6.0}  # codes: hardly a batch has fewer vectors than that
 LARGE = 64  # codes
@@ -61,14 +62,15 @@ def _low(metric: Metric, wanted: str) -> str:
         return ""
     values, last = curve.values, curve.values[-LASTS:]
     best = float(np.sort(values)[-max(len(values) // 10, 1)])
-    if wanted == "codebook_perplexity" and (last < max(PERPLEXITY, OF_ITS_BEST * best)).all():
+    few = max(OF_ITS_BEST * best, min(FEW.get(wanted, 0.0), FALLEN * best))
+    if wanted == "codebook_perplexity" and (last < max(PERPLEXITY, few)).all():
         return f"perplexity|{metric.name} {figure(last[-1])}"
     if wanted == "codebook_usage":
         scale = 100.0 if values.max() > 1 else 1.0
         if lasting(values < USED * scale) >= LASTS:
             kind = "hardly" if last[-1] < HARDLY * scale else "share"
             return f"{kind}|{metric.name} {figure(last[-1])}{' %' if scale > 1 else ''}"
-    if wanted == "codebook_active" and (last <= max(2.0, OF_ITS_BEST * best)).all():
+    if wanted == "codebook_active" and (last <= max(2.0, few)).all():
         return f"active|{metric.name} {figure(last[-1])}"
     if wanted == "codebook_top_share" and values.max() <= 1 and (last > ONE_CODE).all():
         return f"top|{metric.name} {figure(last[-1])}"

@@ -23,6 +23,8 @@ GONE = 0.02  # of the highest entropy (or of ln V, where the run began untrained
 LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
 RISEN = 3.0  # times the lowest, for a run that began with a trained model
 ONE = 0.1  # of the variety that there was
+# Where entropy and variety fall together, the two speak for each other: less of each is enough, and for a shorter time.
+TOGETHER, TOGETHER_LASTS, TOGETHER_ENTROPY = 0.2, 5, 0.1
 COUNTED = 3  # modes, or words: of so many one is left
 SHARE = 0.9  # of one token, or of repetition
 FALLEN = 0.3  # of what the reward had gained
@@ -44,7 +46,7 @@ def _variety(run: Run, entropy: Metric | None) -> Finding | None:
     for metric in _varied(run):
         if len(metric.curve.steps) < LEAST:
             continue
-        text = _collapsed(metric)
+        text = _collapsed(metric, together=entropy is not None and _has_fallen(entropy))
         if text:
             names = (metric.name, *((entropy.name,) if entropy is not None else ()))
             evidence = [seen(text, metric.rank)]
@@ -72,10 +74,16 @@ def _varied(run: Run) -> Iterator[Metric]:
     yield from run.named(_VARIETY)
 
 
-def _collapsed(metric: Metric) -> str:
+def _has_fallen(entropy: Metric) -> bool:
+    values = entropy.curve.values
+    highest = float(rolling_median(values, WIDTH).max())
+    return bool(values.min() >= 0 and (values[-TOGETHER_LASTS:] <= TOGETHER_ENTROPY * highest).all())
+
+
+def _collapsed(metric: Metric, *, together: bool) -> str:
     """What is left, in words; empty where there is enough."""
     values, kind = metric.curve.values, canonical(metric.name)
-    recent = values[-LASTS:]
+    recent, one = (values[-TOGETHER_LASTS:], TOGETHER) if together else (values[-LASTS:], ONE)
     if kind in ("token_top_share", "repetition"):
         if values.max() <= 1 and (recent > SHARE).all() and values[:LASTS].min() < 0.5:
             return f"{metric.name} is {figure(recent[-1])}, and was {figure(values[:LASTS].min())}"
@@ -83,7 +91,7 @@ def _collapsed(metric: Metric) -> str:
     smooth = rolling_median(values, WIDTH)
     most = float(smooth.max()) if len(smooth) else 0.0
     counted = most >= COUNTED and bool((values == np.round(values)).all())
-    if most <= 0 or not (recent <= max(ONE * most, 1.0 if counted or most >= 10 else 0.0)).all():
+    if most <= 0 or not (recent <= max(one * most, 1.0 if counted or most >= 10 else 0.0)).all():
         return ""
     return f"{metric.name} is {figure(recent[-1])}, and was {figure(most)}"
 
