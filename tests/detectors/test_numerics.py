@@ -765,3 +765,28 @@ def test_a_rate_that_is_gone_too_early_is_placed_where_its_scheduler_was_made() 
     made.state.signals.put_fact(0, "lr/scheduler/site", 1, "/home/me/train.py\t12\tbuild")
     found = [finding for finding in detect(made.report().state) if finding.kind == "training.lr_fault"]
     assert [place.frame.function for finding in found for place in finding.locations] == ["build"]
+
+
+def replaced(rate: Sequence[float], stepped: Sequence[float]) -> Job:
+    """Another optimizer from step 81 on; each 64 steps it is told how often the first one's scheduler was stepped."""
+    made = run(grad_norm=[0.5] * 240, lr__0=list(np.linspace(5e-3, 4.2e-3, 80)))
+    signals(made.state, 0, "lr/1", range(81, 81 + 16 * len(rate), 16), rate)
+    signals(made.state, 0, "lr/scheduled", range(64, 64 * (len(stepped) + 1), 64), stepped)
+    return made
+
+
+def test_a_scheduler_that_goes_on_with_an_optimizer_that_was_replaced() -> None:
+    (one,) = found(replaced([4.2e-3] * 10, [63, 127, 191]))
+    assert (one.kind, one.causes[0].key, one.step) == ("training.lr_fault", "orphaned", 81)
+
+
+@pytest.mark.parametrize(
+    ("rate", "stepped"),
+    [
+        (list(np.linspace(4.2e-3, 1e-3, 10)), [63, 127, 191]),  # it has a schedule of its own
+        ([4.2e-3] * 10, [63, 80, 80]),  # the last phase is meant to keep its rate
+        ([4.2e-3] * 4, [63, 127]),  # not for long
+    ],
+)
+def test_an_optimizer_that_was_replaced_as_is_meant(rate: list[float], stepped: list[float]) -> None:
+    assert [f for f in found(replaced(rate, stepped)) if f.causes[0].key == "orphaned"] == []

@@ -191,3 +191,24 @@ def test_a_jump_is_a_spike_until_it_is_seen_not_to_come_back() -> None:
 def test_a_loss_on_its_way_back_has_not_diverged() -> None:
     back = np.concatenate([falling(80), np.linspace(20.0, 2.0, 40), falling(60, begin=2.0)])
     assert ("loss_divergence", "warning") not in Learning({"loss": back}).kinds()
+
+
+# --- falls without a bound
+
+
+def test_a_loss_that_falls_below_zero_ever_faster_has_no_bound() -> None:
+    values = np.concatenate([falling(120, 2.0, 0.4), -0.3 * np.exp(np.arange(60) / 8.0)])
+    (found,) = [f for f in Learning({"loss": values}, world=2).find() if f.kind == "training.loss_divergence"]
+    assert (found.causes[0].key, found.ranks) == ("unbounded", (0, 1))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        2.0 - 80.0 * np.log1p(np.maximum(np.arange(200) - 20, 0) / 10.0),  # a density that becomes ever narrower
+        np.concatenate([falling(100, 2.0, 0.4), np.linspace(0.3, -600.0, 100)]),  # evenly: a distance with a margin
+        -0.3 * np.exp(np.arange(60) / 8.0),  # never above zero: what it means is not known
+    ],
+)
+def test_losses_below_zero_that_slow_down_or_mean_something_else_are_not(values: Floats) -> None:
+    assert [f.kind for f in Learning({"loss": values}).find() if f.kind == "training.loss_divergence"] == []

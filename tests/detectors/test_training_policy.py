@@ -201,3 +201,19 @@ def test_a_code_that_tells_nothing_of_its_input_has_collapsed() -> None:
     assert Learning(logged(kl=gone, recon_loss=recon)).kinds() == [("kl_zero", "warning")]
     assert Learning(logged(kl=around(0.3, 0.05, 200), recon_loss=recon)).kinds() == []
     assert Learning(logged(approx_kl=gone)).kinds() == []  # of a policy it is small by design
+
+
+def test_a_code_that_told_much_and_is_gone_while_the_loss_rose_needs_less_time() -> None:
+    gone = steps(around(19.0, 0.5, 25), fades(10, 15.0, 0.01), [0.0004] * 20)
+    worse = steps(falling(25, 0.3, 0.02, over=6.0), np.linspace(0.03, 0.18, 10), around(0.18, 0.005, 20))
+    assert ("kl_zero", "warning") in Learning(logged(kl=gone, mse=worse)).kinds()
+    # The student has reached its teacher, and the loss is the better for it.
+    assert Learning(logged(kl=gone, mse=falling(55, 0.3, 0.02, over=20.0))).kinds() == []
+
+
+def test_embeddings_that_have_become_one_point() -> None:
+    spread = steps(around(1.0, 0.03, 20), fades(15, 1.0, 0.09), around(0.06, 0.002, 15))
+    (found,) = Learning(logged(embedding_std=spread)).find()
+    assert (found.kind, found.causes[0].key) == ("training.mode_collapse", "one point")
+    assert Learning(logged(embedding_std=steps(around(1.0, 0.03, 20), around(0.3, 0.01, 30)))).kinds() == []
+    assert Learning(logged(posterior_std=spread)).kinds() == []  # informative codes are narrow

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
+from diagd.daemon.detectors.numerics.odd_rate import Odd, is_rate, now_of
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -21,25 +22,12 @@ BELOW_ZERO = 2  # rates that were told
 AGAIN = 2  # times up again
 HIGH_PART, LOW_PART = 0.9, 0.1  # of the peak: up, and down
 BEYOND = 0.1  # of the way up again: what a cosine leaves and comes back to at its end is less
-ALONE, SHAPE, FALLEN = 100, 16, 0.8  # steps; values of a schedule; of its peak, where it is plain that they part
 ADAPTIVE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adamaxw", "Lion", "RMSprop"})
 HUGE = 0.1  # for these: each step moves each weight by about so much
 RISEN_AFTER = 30  # steps in which the loss has not fallen
 UNSTEPPED = 400  # steps without one of the scheduler's
 WARMING = 0.1  # of the rate that it is to reach
 SELDOM = 0.1  # of the steps
-STEP_SPACING = 16  # steps after which a rate that stays is told again
-
-
-class Odd(NamedTuple):
-    """One rank's rate that is odd."""
-
-    key: str
-    severity: Severity
-    text: str
-    why: str
-    step: int
-    confidence: float
 
 
 def rates(scene: Scene) -> Iterator[Finding]:
@@ -67,23 +55,12 @@ def rates(scene: Scene) -> Iterator[Finding]:
 
 def highest(state: JobState, rank: int) -> Curve:
     """The highest rate of all groups at each step that one was told: a group that stands at 0 is one that is frozen."""
-    curves = [curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if _is_rate(n)]
+    curves = [curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if is_rate(n)]
     curves = [curve for curve in curves if len(curve.values)]
     steps = np.unique(np.concatenate([curve.steps for curve in curves])) if curves else np.zeros(0, np.int64)
     at = [np.clip(np.searchsorted(curve.steps, steps, side="right") - 1, 0, None) for curve in curves]
     values = [curve.values[places] for curve, places in zip(curves, at, strict=True)]
     return Curve(steps, np.max(values, axis=0) if values else np.zeros(0))
-
-
-def _is_rate(name: str) -> bool:
-    return name.startswith("lr/") and name[3:].isdigit()
-
-
-def _now(state: JobState, rank: int, curve: Curve) -> int:
-    """The newest step that a rate is known for."""
-    loss = state.signals.series(rank, "loss")
-    known = int(loss.steps[-1]) if loss is not None and len(loss) else 0
-    return max(min(known, curve.last_step + STEP_SPACING), curve.last_step)
 
 
 def _below(curve: Curve, limit: float, until: int) -> tuple[int, int] | None:
@@ -99,7 +76,7 @@ def _below(curve: Curve, limit: float, until: int) -> tuple[int, int] | None:
 
 def never(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It is zero from the first step on."""
-    if not len(curve.values) or curve.values.any() or _now(state, rank, curve) < ZERO_FOR:
+    if not len(curve.values) or curve.values.any() or now_of(state, rank, curve) < ZERO_FOR:
         return None
     text = "the learning rate is 0 in all groups, from the first step on: nothing trains"
     why = "the schedule has not left 0: a scheduler that is never stepped, or a factor of 0"
@@ -121,7 +98,7 @@ def gone(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It has fallen to as good as nothing, and the run goes on."""
     if len(curve.values) < 2:
         return None
-    peak, now = float(curve.values.max()), _now(state, rank, curve)
+    peak, now = float(curve.values.max()), now_of(state, rank, curve)
     below = _below(curve, GONE * peak, now)
     if below is None or below[1] < max(GONE_LEAST, GONE_FOR * now):
         return None
@@ -140,7 +117,7 @@ def low(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It has been low for most of the run."""
     if len(curve.values) < 2:
         return None
-    peak, now = float(curve.values.max()), _now(state, rank, curve)
+    peak, now = float(curve.values.max()), now_of(state, rank, curve)
     below = _below(curve, LOW * peak, now)
     if below is None or below[1] < max(LOW_LEAST, LOW_FOR * now) or curve.values[0] < LOW * peak:
         return None
@@ -194,34 +171,6 @@ def beyond(state: JobState, rank: int, curve: Curve) -> Odd | None:
     return Odd("swings", Severity.WARNING, text, why, int(curve.steps[lowest]), 0.75)
 
 
-def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
-    """A schedule of the script's own that is written into the first group of several.
-
-    They began alike: the others have stayed where the first one has its peak.
-    """
-    several = state.signals.fact(rank, "lr/1/group") is not None
-    if not several or state.signals.fact(rank, "lr/scheduler") is not None:
-        return None
-    groups = {n: curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if _is_rate(n)}
-    places = {n: state.signals.fact(rank, f"{n}/group") for n in groups}
-    firsts = [n for n, place in places.items() if place is not None and place[1] == "0"]
-    others = [groups[n].values for n in groups if n not in firsts]
-    if len(firsts) != 1 or not others or _now(state, rank, curve) < ALONE:
-        return None
-    mine = groups[firsts[0]].values
-    peak = float(mine.max()) if len(mine) else 0.0
-    constant = all(len(one) and np.ptp(one) == 0 and abs(one[0] - peak) <= 0.01 * peak for one in others)
-    if not constant or len(np.unique(mine)) < SHAPE or mine[-1] > FALLEN * peak:
-        return None
-    step = int(groups[firsts[0]].steps[np.flatnonzero(mine < peak)[0]])
-    text = (
-        f"the learning rate of the first parameter group has gone from {figure(peak)} to {figure(float(mine[-1]))}, and"
-        f" that of the other {len(others)} has stayed at {figure(peak)} since the first step"
-    )
-    why = "the schedule is written into param_groups[0] alone, and the other groups have none"
-    return Odd("first", Severity.WARNING, text, why, step, 0.75)
-
-
 def huge(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It is so high for its optimizer that a step undoes the last one, and the loss says so."""
     kind = state.signals.fact(rank, "lr/0/optimizer")
@@ -243,7 +192,7 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
     Worth knowing, and no more: one that counts epochs, of which none is over yet, looks the same.
     """
     fact, made = state.signals.fact(rank, "lr/scheduler"), curve_of(state.signals.series(rank, "lr/scheduled"))
-    now = _now(state, rank, curve)
+    now = now_of(state, rank, curve)
     if fact is None or "Plateau" in fact[1] or not len(made.values) or not len(curve.values) or now < UNSTEPPED:
         return None
     times, kind = int(made.values[-1]), fact[1].partition(" ")[0]
@@ -261,5 +210,5 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 
 _RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (
-    never, negative, gone, low, swinging, beyond, first_alone, huge, unstepped,
+    never, negative, gone, low, swinging, beyond, first_alone, orphaned, huge, unstepped,
 )  # fmt: skip

@@ -12,13 +12,13 @@ import numpy as np
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import figure, lasting
+from diagd.daemon.detectors.training.posterior import collapsed_posterior
 from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 KL_FOR = 20  # samples
 KL_FEW, KL_SPAN = 8, 60  # samples are enough, that are so many steps apart in all: each saw a policy that had moved on
 KL_SKIPPED = 2  # the first are before any update
-COLLAPSED, COLLAPSED_PART, COLLAPSED_FOR = 0.01, 0.005, 60  # nats, of the reconstruction's loss, samples
 PRINTED_FOR = 60  # samples, where it is only known to be below what was printed
 # A policy that is trained at this rate has moved by more than that in so many samples.
 PRINTED_FINE, PRINTED_RATE = 5e-7, 1e-5
@@ -40,7 +40,7 @@ def kl(scene: Scene) -> Iterator[Finding]:
     run = Run(scene)
     if run.casts_are_stale or _is_switched_off(run):
         return
-    if (collapsed := _posterior(run)) is not None:
+    if (collapsed := collapsed_posterior(run)) is not None:
         yield collapsed
         return
     for metric in run.metrics("kl"):
@@ -66,28 +66,6 @@ def _needed(run: Run, metric: Metric, count: int) -> int:
 def _has_moved(run: Run, metric: Metric) -> bool:
     """Whether a policy that is trained would show in it: it is exact, or printed to more than an update changes."""
     return not metric.off_by or (metric.off_by <= PRINTED_FINE and _rate(run, metric.rank) >= PRINTED_RATE)
-
-
-def _posterior(run: Run) -> Finding | None:
-    """Of a variational autoencoder: its codes tell nothing of the inputs (posterior collapse, arXiv:1901.05534)."""
-    whole = run.metric("reconstruction_loss")
-    if whole is None or not len(whole.curve.values):
-        return None
-    for metric in run.metrics("kl"):
-        values, size = metric.curve.values, abs(float(np.median(whole.curve.values[-KL_FOR:])))
-        count = lasting(np.abs(values) <= min(COLLAPSED, COLLAPSED_PART * size))
-        if count < COLLAPSED_FOR or not values[-count:].any() or metric.off_by > COLLAPSED:
-            continue
-        text = (
-            f"{metric.name} has been at most {figure(float(values[-count:].max()))} for {count} samples, beside"
-            f" {whole.name} of {figure(size)}: what is decoded no longer depends on the inputs"
-        )
-        why = cause("posterior", "the KL term outweighs what the code is worth, or the decoder does without it", 0.75,
-                    seen(f"{metric.name} {figure(float(values.max()))} at most before", metric.rank),
-                    basis=Basis.RESEARCH)  # fmt: skip
-        return finding("training.kl_zero", Severity.WARNING, run.ranks, text, why, names=(metric.name,),
-                       step=int(metric.curve.steps[-count + COLLAPSED_FOR - 1]), key="posterior")  # fmt: skip
-    return None
 
 
 def _kl_zero(run: Run, metric: Metric, count: int, first: int, step: int) -> Finding:

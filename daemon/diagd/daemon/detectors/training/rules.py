@@ -11,17 +11,21 @@ from diagd.daemon.detectors.training import (
     gap,
     plateau,
     policy,
+    representation,
     rewards,
     shares,
     spike,
     terms,
+    unbounded,
 )
 
 TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     spike.spikes,
     diverging.divergence,
+    unbounded.unbounded,
     plateau.plateaus,
     policy.outputs,
+    representation.collapse,
     rewards.kl,
     rewards.advantages,
     codebook.collapse,
