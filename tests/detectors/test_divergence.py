@@ -331,6 +331,19 @@ def test_a_moment_that_changes_while_its_weight_is_equal_is_the_deeper_fault() -
     assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.optimizer", (2,), 33, "changed")
 
 
+def test_moments_that_all_have_loaded_otherwise_are_the_cause_and_all_that_parted_then_is_one_finding() -> None:
+    names = ("Net.a.weight", "Net.b.weight")
+    held = {replace(DDP, name=name): only(rank + 1, 33) for rank, name in enumerate(names)}
+    moments = {replace(MOMENT, name=f"{name}.exp_avg"): only(rank + 1, 33) for rank, name in enumerate(names)}
+    made = training({**held, **moments})
+    assert {f.kind for f in made.find()} == {"divergence.parameter"}
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "checkpoint/moments", 33, "4 parameters")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.step) == ("divergence.optimizer", (1, 2), 33)
+    assert "have loaded an optimizer's state before step 33" in found.causes[0].evidence[-1].what
+
+
 def test_moments_that_part_with_their_weights_follow_from_the_gradients() -> None:
     assert training({DDP: FAR, MOMENT: FAR, COUNTER: same}).finds().kind == "divergence.parameter"
 

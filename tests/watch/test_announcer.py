@@ -43,6 +43,12 @@ def test_a_long_wait_is_said_and_its_end_in_one_line() -> None:
     assert heard.after(known, 20.0)[1:] == ["warning resolved\n"]
 
 
+def test_what_is_no_wait_is_said_at_once_however_mild() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    known.kind = "training.dead_parameters"
+    assert heard.after(known, 0.0) == ["warning open\nbecause\ndo\n"]
+
+
 def test_a_wait_that_turns_critical_is_said_at_once() -> None:
     heard, known = Heard(), incident(severity=Severity.WARNING)
     heard.after(known, 2.0)

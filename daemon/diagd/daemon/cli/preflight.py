@@ -167,7 +167,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
     if plan.place is not None:
         plan.place.remove()
     if report is None or not report["ranks"]:
-        _say("no rank was watched: nothing is known")
+        failed = f"; the command ended with exit code {outcome.exit_code}" if outcome.exit_code else ""
+        _say(f"no rank was watched: nothing is known{failed}")
         return _NOT_RUN
     _say(" ".join(summary_lines(report)))
     for line in facts(ending.ledger):

@@ -96,6 +96,7 @@ def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:
 
 def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:
     by_hand = bool(found) and _is_by_hand(state)
+    found = _of_one_moment(found)
     groups: dict[tuple[int, str, str, How, tuple[int, ...]], list[Parted]] = {}
     for one in found:
         depth = _depth(one) + (len(EXPLAINED) if one.aside else 0)  # which explains nothing else
@@ -109,6 +110,19 @@ def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:
         since = min(one.since for one in found if one.minority == parts[0].minority and model_of(one.entry) == model)
         finding = narrowed.with_places(_finding(kind, model, how, culprits, parts, by_hand), state, parts)
         yield replace(finding, step=since)  # where its effect was seen first
+
+
+def _of_one_moment(found: list[Parted]) -> list[Parted]:
+    """The same; where tensors of a model parted at one step between other ranks each, all of these are odd together."""
+    odd: dict[tuple[str, str, How, int], set[tuple[int, ...]]] = {}
+    for one in found:
+        odd.setdefault(_moment(one), set()).add(one.culprits)
+    together = {moment: tuple(sorted(set().union(*ranks))) for moment, ranks in odd.items() if len(ranks) > 1}
+    return [replace(one, odd=together.get(_moment(one), one.odd)) for one in found]
+
+
+def _moment(one: Parted) -> tuple[str, str, How, int]:
+    return one.kind, model_of(one.entry), one.how, one.since
 
 
 def _depth(one: Parted) -> int:
@@ -165,7 +179,7 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
     if found[0].entry.where is not None and len(found) == 1:
         names = f"{narrowed.place(first.entry)} of {names}"
-    if first.is_tie:
+    if first.is_tie or not others:
         text = (
             f"{words.ranks_text(culprits)} hold different values in {names}{more}, {when}; no side is in the majority"
         )

@@ -12,6 +12,7 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.factors import factor, norm
 from diagd.daemon.detectors.models import model_of
+from diagd.daemon.detectors.parting import moments_loaded
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -149,7 +150,9 @@ def _by_moments(
             (e for e in entries if e.kind == "state" and _is_of(e.name, one.entry.name) and _agree(e, one)), None
         )
         gradient = given.get(one.entry.name)
-        if one.how is How.CHANGED and moment is not None and gradient is not None and not _was_equal(gradient, one):
+        if moment is None or gradient is None or _was_equal(gradient, one) or moments_loaded(state, one.entry):
+            continue
+        if one.how is How.CHANGED:
             said = f"its moment {moment.name} differs between the same ranks, and remembers nothing but gradients"
             found.append(Parted(gradient, KIND, How.LOST, False, one.since, one.classes, said))
     return found if len(found) >= INTEGRATED else []

@@ -108,7 +108,18 @@ def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parte
     owner = next((s for s in siblings if (s.kind, s.name, s.peers) == ("parameter", name, entry.peers)), None)
     if owner is not None and owner.agreement.last_equal >= entry.agreement.first_unequal:
         return parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True)
+    if not entry.name.endswith(".step") and (step := moments_loaded(state, entry)):
+        said = f"the ranks have loaded an optimizer's state before step {step} (load_state_dict), and hold it otherwise"
+        return replace(parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True), said=said)
     return None
+
+
+def moments_loaded(state: JobState, entry: Entry) -> int:
+    """The step before which moments came from a checkpoint since a tensor was equal: they remember what that held."""
+    facts = [state.signals.fact(rank, "checkpoint/moments") for rank in entry.infos]
+    steps = [fact[0] for fact in facts if fact is not None]
+    since, until = entry.agreement.last_equal, entry.agreement.first_unequal
+    return next((step for step in steps if since < step <= until), 0)
 
 
 def _not_loaded(state: JobState, one: Parted) -> Parted:

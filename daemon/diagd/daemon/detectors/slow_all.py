@@ -35,4 +35,6 @@ def slowed(scene: Scene, steps: Current) -> Finding | None:
         f"{1000 * usual_s:.0f} ms were shown before, {why}"
     )
     evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
-    return finding_of(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence))
+    return finding_of(
+        scene, kind, ranks, (), said, Cause(key, why.removeprefix("because "), 0.8, Basis.OBSERVATION, evidence)
+    )

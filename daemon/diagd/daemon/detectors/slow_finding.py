@@ -19,6 +19,8 @@ def finding_of(
         place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward, beyond=beyond)
     )
     where = words.place_text(locations[0].frame) if locations else ""
+    if len(ranks) > 1:
+        said = said.replace("because it waits", "because they wait").replace("because its ", "because their ")
     often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,

@@ -84,7 +84,7 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
         *found.evidence,
         *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
     )
-    cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
+    cause = Cause(made.key, made.why.removeprefix("because "), made.confidence, made.basis, evidence)
     return finding_of(scene, made.kind, ranks, found.waiting, said, cause, backward=slow_causes.may_be_backward(excess))
 
 
@@ -115,7 +115,7 @@ def _straggling(
         Evidence(said_late, late.source, worst), *made.evidence,
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
-    cause = Cause(key, why, made.confidence, made.basis, evidence)
+    cause = Cause(key, why.removeprefix("because "), made.confidence, made.basis, evidence)
     # What shows in far less of its looks than the others wait for it is not what they wait for.
     beyond = looks.Beyond(seen_since_s, OFTEN * late.share(worst) if seen_since_s < inf else 0.0)
     backward = slow_causes.may_be_backward(excess)

@@ -10,6 +10,7 @@ Verdict = Callable[[Incident], list[str]]
 # A wait that is not critical is said once it has lasted for this part of the user's own patience: before, it stands in
 # the report alone. Uploads and long checkpoints on one rank are everyday life.
 WARN_AFTER_RATIO = 0.3
+_WAITS = ("hang.", "slow.")
 
 
 class Announcer:
@@ -48,7 +49,9 @@ class Announcer:
             return incident.is_open or self._said[incident.id][1] is not Severity.INFO
         if not incident.is_open:
             return False
-        return incident.severity is Severity.CRITICAL or now_s - incident.opened_s >= self._warn_after_s
+        if incident.severity is Severity.CRITICAL or not incident.kind.startswith(_WAITS):
+            return True
+        return now_s - incident.opened_s >= self._warn_after_s
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:

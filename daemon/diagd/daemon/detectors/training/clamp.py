@@ -13,7 +13,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 LASTS = 30  # samples
 AT = 0.95  # of the limit
 SHARE = 0.9  # of the vectors at it
-SHARE_RISEN, LOW = 0.8, 0.25  # or so many, where few were at first
+SHARE_RISEN, LOW = 0.75, 0.25  # or so many, where few were at first
 CLIPPED = 0.75  # of the ratios: healthy runs clip a tenth to a third of them (arXiv:2005.12729)
 SHARES = (
     ("clamp_share", SHARE, "most of what is clamped lies at its limit"),
