@@ -790,3 +790,22 @@ def test_a_scheduler_that_goes_on_with_an_optimizer_that_was_replaced() -> None:
 )
 def test_an_optimizer_that_was_replaced_as_is_meant(rate: list[float], stepped: list[float]) -> None:
     assert [f for f in found(replaced(rate, stepped)) if f.causes[0].key == "orphaned"] == []
+
+
+# --- steps without a gradient
+
+
+@pytest.mark.parametrize(
+    ("bare", "told"),
+    [
+        ([0.0] * 8 + [6.0] * 4, 9),
+        ([0.0] * 8 + [6.0] * 3, None),  # too few
+        ([6.0] * 12, None),  # never any: taken in a closure, or by hand
+        ([0.0, 6.0] * 6, None),  # each second one
+        ([0.0] * 8 + [5.0] * 4, None),  # one is left
+    ],
+)
+def test_an_optimizer_that_steps_without_any_gradient(bare: list[float], told: int | None) -> None:
+    made = run(2, parameters__bare=bare, parameters__owned=[6.0] * len(bare), grad_norm=[1.0] * 8)
+    steps = [(f.kind, f.step, f.ranks) for f in found(made) if f.causes[0].key == "bare"]
+    assert steps == ([("training.dead_parameters", told, (0, 1))] if told else [])

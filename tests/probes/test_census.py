@@ -142,3 +142,12 @@ def test_the_half_of_a_gan_that_is_frozen_just_now_is_no_frozen_output(recording
         x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))
         step(model(x).square().mean(), first, second)
     assert counted(recording, "frozen_output") == []
+
+
+def test_steps_without_any_gradient_are_counted_and_then_more_often(recording: BoxWriter) -> None:
+    model = Shop()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, steps=127)
+    for _ in range(17):
+        step(torch.zeros(1, requires_grad=True).sum(), optimizer)  # which no parameter of the model is a part of
+    assert counted(recording, "bare")[-4:] == [0.0, 6.0, 6.0, 6.0]  # at 64, and then at 128, 136 and 144

@@ -23,6 +23,7 @@ class _Census:
     def __init__(self) -> None:
         self.told_fresh = False
         self.nonfinite = False
+        self.bare = False  # at the last count no parameter had a gradient: the next one comes soon
         self.with_gradient: set[str] = set()  # names that have had a gradient
         self.nonzero: set[str] = set()  # and one that was not zero
         self.held: dict[str, Any] = {}  # what some elements of unowned parameters held
@@ -33,7 +34,7 @@ CENSUS = _Census()
 
 def due(step: int) -> bool:
     """Whether the parameters are counted at this step."""
-    return step % (EARLY if step <= LATE else LATE) == 0 or step == 2
+    return step % (EARLY if step <= LATE or CENSUS.bare else LATE) == 0 or step == 2
 
 
 def gradients(names: list[str | None], norms: list[float]) -> None:
@@ -80,6 +81,8 @@ def _count(owned: set[int], step: int) -> None:
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
     silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
     zero = [one for one, _ in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
+    bare = sum(p.grad is None for _, p in mine)
+    CENSUS.bare = bool(mine) and bare == len(mine)
     strangers = [p for place in NAMED.strangers if (p := place.tensor()) is not None and id(p) in owned]
     idle = sum(p.grad is None for p in strangers)
     _say("owned", [one for one, _ in mine], step)
@@ -89,6 +92,7 @@ def _count(owned: set[int], step: int) -> None:
     _number("unowned_behind", _behind(unowned, owned, held), step)
     _number("unowned_beside", _beside(unowned, mine), step)
     _number("elements_without_gradient", _share(silent, mine), step)
+    _number("bare", bare, step)
     _number("strangers", len(strangers), step)
     _number("strangers_idle", idle, step)
     _number("matrices", sum(p.dim() > 1 for _, p in mine), step)

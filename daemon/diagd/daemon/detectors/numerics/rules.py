@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.numerics import (
+    bare,
     ceased,
     dead,
     exploding,
@@ -27,5 +28,6 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     imbalance.imbalances,
     starved.starved,
     dead.dead,
+    bare.bare,
     rates.rates,
 )
