@@ -47,7 +47,7 @@ def test_a_rank_that_never_is_under_it_is_named_beside_one_that_is() -> None:
 
 def test_ranks_that_cast_to_other_dtypes_mismatch() -> None:
     (found,) = find(([1] * 20, [1.0] * 3), ([2] * 20, [1.0] * 3), ([1] * 20, [1.0] * 3))
-    assert (found.kind, found.ranks) == ("precision.dtype_mismatch", (1,))
+    assert (found.kind, found.ranks, found.step) == ("precision.dtype_mismatch", (1,), 1)
 
 
 def test_ranks_that_train_different_models_may_differ() -> None:

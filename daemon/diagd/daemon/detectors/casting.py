@@ -101,7 +101,17 @@ def _differing(state: JobState, ranks: tuple[int, ...]) -> Iterator[Finding]:
         kind = "precision.dtype_mismatch"
     shown = (*culprits[:2], *sorted(set(ranks) - set(culprits))[:2])
     evidence = tuple(Evidence(_casts_to(known[rank]), "probe", rank) for rank in shown)
-    yield _finding(culprits, "rank", text, evidence, None, kind)
+    since = max(_steady_since(signals, rank) for rank in ranks)
+    yield _finding(culprits, "rank", text, evidence, since, kind)
+
+
+def _steady_since(signals: SignalBook, rank: int) -> int:
+    """The first step of the stretch that casts as the newest one does."""
+    on = signals.series(rank, "autocast/on")
+    if on is None:
+        return 0
+    other = np.flatnonzero(on.values != on.values[-1])
+    return int(on.steps[int(other[-1]) + 1 if len(other) else 0])
 
 
 def _alike(state: JobState, ranks: tuple[int, ...]) -> bool:
