@@ -77,4 +77,6 @@ def test_parameters_outside_the_optimizer_are_found_in_the_usual_number_of_steps
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("words", [["--", sys.executable, "-c", "raise SystemExit(3)"], ["--", "/nonexistent/x"], []])
 def test_a_command_that_does_not_come_to_its_steps_could_not_be_checked(tmp_path: Path, words: list[str]) -> None:
-    assert preflight(tmp_path, *words).returncode == 2
+    done = preflight(tmp_path, *words)
+    assert done.returncode == 2
+    assert ("the command ended with exit code 3" in done.stderr) is (sys.executable in words)

@@ -7,6 +7,8 @@ from tests.detectors.scalars import signals
 from tests.detectors.states import job
 from tests.detectors.tensors import STEPS, Content, ledgers, only, own, same, training
 
+from diagd.daemon.detectors.differing import How, Parted
+from diagd.daemon.detectors.divergence import _of_one_moment
 from diagd.daemon.detectors.finding import Basis, Severity
 from diagd.daemon.state.model import Group
 from diagd.daemon.state.tensors import TensorInfo
@@ -342,6 +344,16 @@ def test_moments_that_all_have_loaded_otherwise_are_the_cause_and_all_that_parte
     found = made.finds()
     assert (found.kind, found.ranks, found.step) == ("divergence.optimizer", (1, 2), 33)
     assert "have loaded an optimizer's state before step 33" in found.causes[0].evidence[-1].what
+
+
+def test_a_tie_beside_a_tensor_of_which_more_is_known_is_of_the_same_rank() -> None:
+    made = training({replace(DDP, name=f"Net.{name}", peers=(0, 1)): only(1, 33) for name in "ab"}, 2)
+    first, second = (Parted(entry, "divergence.parameter", How.CHANGED, True, 33, [[0], [1]])
+                     for entry in made.state.tensors.entries)  # fmt: skip
+    assert [one.culprits for one in _of_one_moment([first, second])] == [(0, 1), (0, 1)]
+    assert [one.culprits for one in _of_one_moment([first, replace(second, odd=(1,))])] == [(1,), (1,)]
+    later = replace(second, odd=(1,), since=65)
+    assert [one.culprits for one in _of_one_moment([first, later])] == [(0, 1), (1,)]
 
 
 def test_moments_that_part_with_their_weights_follow_from_the_gradients() -> None:

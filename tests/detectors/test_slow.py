@@ -50,6 +50,8 @@ def test_several_slow_ranks_are_named_together() -> None:
 
     found = Training(8).goes(8).goes(8, own).finds()
     assert (found.kind, found.ranks) == ("slow.straggler", (4, 5))
+    assert "for them, because their own work" in found.summary
+    assert found.causes[0].text.startswith("its own work")
 
 
 def test_a_rank_that_is_slow_in_bursts_is_named_and_said_to_be() -> None:

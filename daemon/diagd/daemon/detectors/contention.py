@@ -23,14 +23,14 @@ def by_whom(crowd: Mapping[str, float], more: Mapping[str, float]) -> tuple[str,
             has, what there is most of.
     """
     if not crowd:
-        return KEY, "because it waits for a CPU, and who uses it is not known"
+        return KEY, "it waits for a CPU, and who uses it is not known"
     grown = {name: cpus for name, cpus in more.items() if cpus >= GROWN_CPUS}
     used = grown or {name: max(cpus, 0.0) for name, cpus in crowd.items()}
     own = {name: used.get(name, 0.0) for name in (_WORKERS, _HELPERS, _MAINS)}
     if used.get(_OTHERS, 0.0) >= sum(own.values()):
-        return KEY, "because it waits for a CPU that other processes use"
+        return KEY, "it waits for a CPU that other processes use"
     most = max(own, key=lambda name: own[name])
-    said = f"because it waits for a CPU that the job itself uses, most of all {_NAMES[most]}"
+    said = f"it waits for a CPU that the job itself uses, most of all {_NAMES[most]}"
     return (WORKERS if most == _WORKERS else OVERSUBSCRIBED), said
 
 

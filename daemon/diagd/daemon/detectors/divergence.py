@@ -113,16 +113,21 @@ def _by_tensors(state: JobState, found: list[Parted]) -> Iterator[Finding]:
 
 
 def _of_one_moment(found: list[Parted]) -> list[Parted]:
-    """The same; where tensors of a model parted at one step between other ranks each, all of these are odd together."""
-    odd: dict[tuple[str, str, How, int], set[tuple[int, ...]]] = {}
+    """The same; where tensors of a model parted at one step between other ranks each, all of these are odd together.
+
+    Where more than numbers tells who is odd in some of them, ties among the rest say nothing against it.
+    """
+    at_once: dict[tuple[object, ...], list[Parted]] = {}
     for one in found:
-        odd.setdefault(_moment(one), set()).add(one.culprits)
-    together = {moment: tuple(sorted(set().union(*ranks))) for moment, ranks in odd.items() if len(ranks) > 1}
-    return [replace(one, odd=together.get(_moment(one), one.odd)) for one in found]
+        at_once.setdefault((one.kind, model_of(one.entry), one.how, one.since, one.aside), []).append(one)
+    return [one for some in at_once.values() for one in _odd_together(some)]
 
 
-def _moment(one: Parted) -> tuple[str, str, How, int]:
-    return one.kind, model_of(one.entry), one.how, one.since
+def _odd_together(found: list[Parted]) -> list[Parted]:
+    known = any(one.odd for one in found)
+    sides = {one.culprits for one in found if not (known and one.is_tie)}
+    odd = tuple(sorted(set().union(*sides)))
+    return found if len({one.culprits for one in found}) == 1 else [replace(one, odd=odd) for one in found]
 
 
 def _depth(one: Parted) -> int:

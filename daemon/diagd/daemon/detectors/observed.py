@@ -35,7 +35,7 @@ def _input(state: JobState, rank: int, others: Sequence[int], step_s: float, exc
         return None
     said = f"in {part.seen} of {part.looks} looks the loop over steps was asking its iterator or queue for more"
     evidence = (Evidence(said, "stack", rank),)
-    return Observed("slow.data", "data", "because its input comes late", 0.7, Basis.INFERENCE, evidence)
+    return Observed("slow.data", "data", "its input comes late", 0.7, Basis.INFERENCE, evidence)
 
 
 def _storage(state: JobState, rank: int, others: Sequence[int], step_s: float, excess: Excess) -> Observed | None:
@@ -45,5 +45,5 @@ def _storage(state: JobState, rank: int, others: Sequence[int], step_s: float, e
     file = part.file.removesuffix(" (deleted)").rpartition("/")[2]
     said = f"its main thread was in calls on files in {part.seen} of {part.looks} looks, most often {part.call} on"
     evidence = (Evidence(f"{said} {part.file}", "kernel", rank),)
-    why = f"because it waits for storage ({part.call} on {file})"
+    why = f"it waits for storage ({part.call} on {file})"
     return Observed("slow.host", "storage", why, 0.85, Basis.OBSERVATION, evidence)

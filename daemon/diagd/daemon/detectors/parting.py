@@ -108,18 +108,23 @@ def _of_optimizer(state: JobState, entry: Entry, siblings: list[Entry]) -> Parte
     owner = next((s for s in siblings if (s.kind, s.name, s.peers) == ("parameter", name, entry.peers)), None)
     if owner is not None and owner.agreement.last_equal >= entry.agreement.first_unequal:
         return parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True)
-    if not entry.name.endswith(".step") and (step := moments_loaded(state, entry)):
-        said = f"the ranks have loaded an optimizer's state before step {step} (load_state_dict), and hold it otherwise"
+    if not entry.name.endswith(".step") and (loaded := moments_loaded(state, entry)):
+        said = (
+            f"{words.ranks_text(tuple(loaded))} {words.verb(tuple(loaded), 'has', 'have')} loaded an optimizer's state"
+        )
+        said += f" before step {min(loaded.values())} (load_state_dict)"
         return replace(parted_now(entry, "divergence.optimizer", How.CHANGED, sure=True), said=said)
     return None
 
 
-def moments_loaded(state: JobState, entry: Entry) -> int:
-    """The step before which moments came from a checkpoint since a tensor was equal: they remember what that held."""
-    facts = [state.signals.fact(rank, "checkpoint/moments") for rank in entry.infos]
-    steps = [fact[0] for fact in facts if fact is not None]
+def moments_loaded(state: JobState, entry: Entry) -> dict[int, int]:
+    """Ranks whose moments came from a checkpoint since a tensor was equal, and before which step they did.
+
+    Such moments remember what the checkpoint held, and not the gradients alone.
+    """
+    facts = {rank: state.signals.fact(rank, "checkpoint/moments") for rank in sorted(entry.infos)}
     since, until = entry.agreement.last_equal, entry.agreement.first_unequal
-    return next((step for step in steps if since < step <= until), 0)
+    return {rank: fact[0] for rank, fact in facts.items() if fact is not None and since < fact[0] <= until}
 
 
 def _not_loaded(state: JobState, one: Parted) -> Parted:

@@ -7,7 +7,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Finding
 from diagd.daemon.detectors.lateness import lateness
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slow_causes import of_all
-from diagd.daemon.detectors.slow_finding import finding_of
+from diagd.daemon.detectors.slow_finding import because, finding_of
 from diagd.daemon.detectors.slowness import Current, is_slowed
 
 SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' because it waits for them
@@ -32,9 +32,7 @@ def slowed(scene: Scene, steps: Current) -> Finding | None:
     usual_s = median(usual.step_s for _, usual in slowed.values())
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * now_s:.0f} ms a step where "
-        f"{1000 * usual_s:.0f} ms were shown before, {why}"
+        f"{1000 * usual_s:.0f} ms were shown before, {because(ranks, why)}"
     )
     evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
-    return finding_of(
-        scene, kind, ranks, (), said, Cause(key, why.removeprefix("because "), 0.8, Basis.OBSERVATION, evidence)
-    )
+    return finding_of(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence))

@@ -28,7 +28,7 @@ def of_one(scene: Scene, rank: int, others: list[int], step_s: float, excess: Ex
 def _of_rank(excess: Excess) -> tuple[str, str, str]:
     """Kind, key of the fix, and words, from what the rank's excess is made of."""
     if excess.part("data") >= PART:
-        return "slow.data", "data", "because its input comes late"
+        return "slow.data", "data", "its input comes late"
     # Who computes more also waits more for a CPU that others use as well: there its work has grown.
     computes = excess.cpu_s >= excess.host.get(slowness.DELAY, 0.0) and excess.cpu_part >= HOST_PART
     if (host := slowness.host_cause(excess)) and not (computes and host[0] in contention.KEYS):
@@ -36,8 +36,8 @@ def _of_rank(excess: Excess) -> tuple[str, str, str]:
     phase = excess.largest_phase()
     if phase and excess.part(phase) >= PART:
         where = f"in phase {phase}" if phase in ("data", "optimizer") else "between the optimizer's step and backward"
-        return "slow.straggler", "slow_rank", f"because its own work {where} takes longer"
-    return "slow.straggler", "slow_rank", "because its own work takes longer"
+        return "slow.straggler", "slow_rank", f"its own work {where} takes longer"
+    return "slow.straggler", "slow_rank", "its own work takes longer"
 
 
 def may_be_backward(excess: Excess) -> bool:
@@ -54,7 +54,7 @@ def of_all(
         paused_s: By rank, seconds for each step that lay beside the steps.
     """
     if median(e.part("data") for e in excess.values()) >= PART:
-        return "slow.data", "data", "because the input comes late"
+        return "slow.data", "data", "the input comes late"
     host = [cause for r, e in excess.items() if (cause := slowness.host_cause(e, paused_s[r])) is not None]
     if 2 * len(host) > len(excess):
         return contention.kind(host[0][0]), *host[0]
@@ -71,5 +71,5 @@ def of_all(
     if median(e.own_part for e in excess.values()) >= OWN_PART:
         return None
     if together and max(in_python, in_backward) >= PART:
-        return "slow.collective", "communication", "because the communication itself is slow: they arrive together"
+        return "slow.collective", "communication", "the communication itself is slow: they arrive together"
     return None

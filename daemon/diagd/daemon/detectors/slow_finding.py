@@ -19,8 +19,6 @@ def finding_of(
         place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward, beyond=beyond)
     )
     where = words.place_text(locations[0].frame) if locations else ""
-    if len(ranks) > 1:
-        said = said.replace("because it waits", "because they wait").replace("because its ", "because their ")
     often = "most often " if any(looks.seen_often(scene.state, r) for r in ranks) else ""
     return Finding(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
@@ -28,3 +26,10 @@ def finding_of(
         summary=words.shortened(said + (f"; {often}in {where}" if where else "") + "."), causes=(cause,),
         locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
     )  # fmt: skip
+
+
+def because(ranks: tuple[int, ...], why: str) -> str:
+    """A reason at the end of what is said of these ranks; reasons speak of one."""
+    if len(ranks) > 1:
+        why = f" {why}".replace(" it waits", " they wait").replace(" its ", " their ").lstrip()
+    return f"because {why}"

@@ -7,7 +7,7 @@ from diagd.daemon.detectors import bursts, laggards, looks, partners, slow_cause
 from diagd.daemon.detectors.finding import Cause, Evidence, Finding
 from diagd.daemon.detectors.lateness import Lateness, lateness
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.slow_finding import finding_of
+from diagd.daemon.detectors.slow_finding import because, finding_of
 from diagd.daemon.detectors.slowness import Current
 from diagd.daemon.detectors.trend import growth
 
@@ -77,14 +77,15 @@ def _among_partners(scene: Scene, steps: Current, lately: list[Lateness]) -> Fin
     ranks = tuple(sorted(found.ranks))
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'takes', 'take')} {1000 * found.own_s:.0f} ms a step longer"
-        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile, {made.why}"
+        f" than before without waiting for anyone, and {words.wait_text(found.waiting)} meanwhile,"
+        f" {because(ranks, made.why)}"
     )
     evidence = (
         *made.evidence,
         *found.evidence,
         *slowness.evidence(worst, steps.now[worst], excess, steps.usual[worst]),
     )
-    cause = Cause(made.key, made.why.removeprefix("because "), made.confidence, made.basis, evidence)
+    cause = Cause(made.key, made.why, made.confidence, made.basis, evidence)
     return finding_of(scene, made.kind, ranks, found.waiting, said, cause, backward=slow_causes.may_be_backward(excess))
 
 
@@ -104,7 +105,7 @@ def _straggling(
     rest = tuple(r for r in sorted({r for one in found for r in one.cost_s}) if r not in ranks)
     said = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
-        f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {why}"
+        f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {because(ranks, why)}"
     )
     by_s = lost_s if often else median(delay.by_s for delay in late.lasts[worst])
     said_late = (
@@ -115,7 +116,7 @@ def _straggling(
         Evidence(said_late, late.source, worst), *made.evidence,
         *slowness.evidence(worst, steps.now[worst], excess),
     )  # fmt: skip
-    cause = Cause(key, why.removeprefix("because "), made.confidence, made.basis, evidence)
+    cause = Cause(key, why, made.confidence, made.basis, evidence)
     # What shows in far less of its looks than the others wait for it is not what they wait for.
     beyond = looks.Beyond(seen_since_s, OFTEN * late.share(worst) if seen_since_s < inf else 0.0)
     backward = slow_causes.may_be_backward(excess)

@@ -21,11 +21,11 @@ MOST_DELAY = 4.0  # for each second of CPU: five threads to a CPU; longer waits 
 # Phases that are a rank's own doing; in the others it may wait for ranks.
 OWN = ("data", "forward", "optimizer", "other", "init")
 _HOST_WORDS = {
-    "throttled_s": ("throttled", "because its cgroup's CPU quota holds it back"),
-    "garbage_s": ("garbage", "because Python's garbage collector holds it up"),
-    "major_faults": ("paging", "because it waits for pages from disk or swap"),
-    "disk_wait_s": ("storage", "because it waits for storage"),
-    DELAY: (contention.KEY, "because it waits for a CPU"),
+    "throttled_s": ("throttled", "its cgroup's CPU quota holds it back"),
+    "garbage_s": ("garbage", "Python's garbage collector holds it up"),
+    "major_faults": ("paging", "it waits for pages from disk or swap"),
+    "disk_wait_s": ("storage", "it waits for storage"),
+    DELAY: (contention.KEY, "it waits for a CPU"),
 }
 
 

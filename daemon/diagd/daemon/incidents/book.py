@@ -124,8 +124,6 @@ class IncidentBook:
                 self._last_found[incident.id], incident.step = state.now_s, finding.step
                 self._candidates.pop((finding.kind, finding.key), None)
                 _fill(incident, finding)
-                if incident.severity.order < incident.peak_severity.order:
-                    incident.peak_severity = incident.severity
                 return incident
         return None
 
@@ -153,8 +151,6 @@ class IncidentBook:
             return False
         before = _gist(incident)
         _fill(incident, finding)
-        if incident.severity.order < incident.peak_severity.order:
-            incident.peak_severity = incident.severity
         return before != _gist(incident)
 
     def _is_over(self, incident: Incident, state: JobState) -> bool:
@@ -198,6 +194,7 @@ def _overlap(incident: Incident, finding: Finding) -> bool:
 def _fill(incident: Incident, finding: Finding) -> None:
     page = entry(finding.kind)
     incident.kind, incident.severity, incident.key = finding.kind, finding.severity, finding.key
+    incident.peak_severity = min(incident.peak_severity, finding.severity, key=lambda severity: severity.order)
     incident.ranks, incident.waiting_ranks = finding.ranks, finding.waiting_ranks
     incident.summary, incident.causes = finding.summary, finding.causes
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)

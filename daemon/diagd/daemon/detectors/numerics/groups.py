@@ -3,7 +3,7 @@
 import numpy as np
 
 from diagd.daemon.detectors.finding import Severity
-from diagd.daemon.detectors.numerics.odd_rate import STEP_SPACING, Odd, is_rate, now_of
+from diagd.daemon.detectors.numerics.odd_rate import STEP_SPACING, Odd, now_of, rates_of
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.state.job import JobState
 
@@ -18,15 +18,15 @@ def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
     several = state.signals.fact(rank, "lr/1/group") is not None
     if not several or state.signals.fact(rank, "lr/scheduler") is not None:
         return None
-    groups = {n: curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if is_rate(n)}
+    groups = rates_of(state, rank)
     places = {n: state.signals.fact(rank, f"{n}/group") for n in groups}
     firsts = [n for n, place in places.items() if place is not None and place[1] == "0"]
     others = [groups[n].values for n in groups if n not in firsts]
     if len(firsts) != 1 or not others or now_of(state, rank, curve) < ALONE:
         return None
     mine = groups[firsts[0]].values
-    peak = float(mine.max()) if len(mine) else 0.0
-    constant = all(len(one) and np.ptp(one) == 0 and abs(one[0] - peak) <= 0.01 * peak for one in others)
+    peak = float(mine.max())
+    constant = all(np.ptp(one) == 0 and abs(one[0] - peak) <= 0.01 * peak for one in others)
     if not constant or len(np.unique(mine)) < SHAPE or mine[-1] > FALLEN * peak:
         return None
     step = int(groups[firsts[0]].steps[np.flatnonzero(mine < peak)[0]])
@@ -40,12 +40,12 @@ def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 def orphaned(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """The optimizer was replaced by another one, and the scheduler goes on with the old one."""
-    groups = {n: curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if is_rate(n)}
+    groups = list(rates_of(state, rank).values())
     stepped = curve_of(state.signals.series(rank, "lr/scheduled"))
-    now = max((one.last_step for one in groups.values() if len(one.values)), default=0)
-    live = [one for one in groups.values() if len(one.values) and one.last_step >= now - 2 * STEP_SPACING]
+    now = max((one.last_step for one in groups), default=0)
+    live = [one for one in groups if one.last_step >= now - 2 * STEP_SPACING]
     since = min((int(one.steps[0]) for one in live), default=0)
-    old = [one for one in groups.values() if len(one.values) and one.last_step < since]
+    old = [one for one in groups if one.last_step < since]
     if not old or now - since < ALONE or any(np.ptp(one.values) for one in live):
         return None
     scheduled = any(len(np.unique(one.values)) >= SHAPE for one in old)

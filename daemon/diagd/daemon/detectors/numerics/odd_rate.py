@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from diagd.daemon.detectors.finding import Severity
-from diagd.daemon.detectors.training.curves import Curve
+from diagd.daemon.detectors.training.curves import Curve, curve_of
 from diagd.daemon.state.job import JobState
 
 STEP_SPACING = 16  # steps after which a rate that stays is told again
@@ -20,8 +20,11 @@ class Odd(NamedTuple):
     confidence: float
 
 
-def is_rate(name: str) -> bool:
-    return name.startswith("lr/") and name[3:].isdigit()
+def rates_of(state: JobState, rank: int) -> dict[str, Curve]:
+    """The rate of each parameter group that a rank has told one of."""
+    names = [name for name in state.signals.names(rank) if name.startswith("lr/") and name[3:].isdigit()]
+    curves = {name: curve_of(state.signals.series(rank, name)) for name in names}
+    return {name: curve for name, curve in curves.items() if len(curve.values)}
 
 
 def now_of(state: JobState, rank: int, curve: Curve) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
-from diagd.daemon.detectors.numerics.odd_rate import Odd, is_rate, now_of
+from diagd.daemon.detectors.numerics.odd_rate import Odd, now_of, rates_of
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -55,8 +55,7 @@ def rates(scene: Scene) -> Iterator[Finding]:
 
 def highest(state: JobState, rank: int) -> Curve:
     """The highest rate of all groups at each step that one was told: a group that stands at 0 is one that is frozen."""
-    curves = [curve_of(state.signals.series(rank, n)) for n in state.signals.names(rank) if is_rate(n)]
-    curves = [curve for curve in curves if len(curve.values)]
+    curves = list(rates_of(state, rank).values())
     steps = np.unique(np.concatenate([curve.steps for curve in curves])) if curves else np.zeros(0, np.int64)
     at = [np.clip(np.searchsorted(curve.steps, steps, side="right") - 1, 0, None) for curve in curves]
     values = [curve.values[places] for curve, places in zip(curves, at, strict=True)]

@@ -16,8 +16,6 @@ WIDTH = 5
 
 def collapsed_posterior(run: Run) -> Finding | None:
     """The first KL term that is as good as nothing beside what is decoded."""
-    if run.reinforced:
-        return None  # of a policy it is small by design
     whole = run.metric("reconstruction_loss")
     for metric in run.metrics("kl"):
         if not len(metric.curve.values) or metric.off_by > NATS:
@@ -41,7 +39,7 @@ def _gone(run: Run, metric: Metric) -> tuple[int, str] | None:
     smooth = rolling_median(metric.curve.values, WIDTH)
     best = float(smooth.max())
     count = lasting(np.abs(metric.curve.values) <= min(NATS, LEFT * best))
-    if best < ALIVE or count < SOON:
+    if best < ALIVE or count < SOON or run.reinforced:  # of a policy it is small by design
         return None
     since = int(metric.curve.steps[-count])
     for loss in (*run.metrics("reconstruction_loss"), *run.metrics("loss")):
