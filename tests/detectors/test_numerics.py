@@ -343,6 +343,8 @@ def test_a_branch_that_hardly_moves_beside_one_that_learns_is_named_first() -> N
         ((0.5, 2e-5), (4e-3, 3e-3)),  # the optimizer makes up for it
         ((0.5, 0.1), (4e-3, 2e-7)),  # a rate of its own, as is meant
         ((2e-5, 2e-5), (2e-7, 2e-7)),  # both stand still: another matter
+        ((0.5, 2e-5), (0.3, 3e-4)),  # it gets somewhere in a thousand steps
+        ((0.5, 2e-5), (9e-5, 1.5e-5)),  # the other is hardly faster
     ],
 )
 def test_branches_that_both_move_or_are_held_back_on_purpose_are_not(

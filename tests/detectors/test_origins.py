@@ -173,6 +173,8 @@ def test_moments_remember_lost_gradients_that_no_sample_has_met() -> None:
     found = made.finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.gradient", (2,), "lost")
     assert found.causes[0].basis is Basis.INFERENCE
+    made.state.signals.put_fact(2, "checkpoint/moments", 33, "4 parameters")  # and what a checkpoint held
+    assert made.finds().kind == "divergence.parameter"
     assert "exp_avg" in found.causes[0].evidence[-1].what
 
 
