@@ -247,6 +247,12 @@ def test_a_wait_of_a_second_for_one_that_has_left_may_still_end() -> None:
     assert left.passes(0.5).finds().kind == "exit.early"
 
 
+def test_of_an_operation_whose_place_is_not_known_yet_the_rank_that_left_may_have_been_part() -> None:
+    for left in (job(2).waits(0).leaves(1), job(2).waits(0).dies(1, code=0)):
+        assert left.passes(4).find() == ()
+        assert left.passes(7).finds().kind == "exit.early"
+
+
 def test_a_rank_in_interpreter_shutdown_that_others_wait_for_left_early() -> None:
     found = two_wait().leaves(2).passes(2).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))

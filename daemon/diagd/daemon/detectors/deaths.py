@@ -15,6 +15,8 @@ TOGETHER_S = (
     0.03  # one signal to all ranks; a launcher that follows up on a single death takes longer (torchrun: 0.1 s)
 )
 CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
+MISSED_S = 1.5  # an operation that all have entered ends sooner
+UNPLACED_S = 10.0  # of one whose place is not known yet, it is not known whether the one that left was in it too
 BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 
 
@@ -87,7 +89,7 @@ def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:
         return []  # on its way out of a failed wait
     left_s = detail.in_shutdown_s or 0.0
     others = scene.graph.waiting_for((rank,))
-    if not others or scene.longest_s(others) < 1.5 or scene.state.now_s - left_s < 1.5:
+    if not others or not _missed(scene, others) or scene.state.now_s - left_s < MISSED_S:
         return []
     ending = detail.ending
     failed = ending is not None and (ending.what == "exception" or ending.code not in (None, 0))
@@ -128,7 +130,14 @@ def _unseen(detail: Detail, missed: bool) -> str:
 
 
 def _hurts(scene: Scene, dependents: tuple[int, ...]) -> bool:
-    return scene.failed(dependents) or scene.longest_s(dependents) >= 1.5
+    return scene.failed(dependents) or _missed(scene, dependents)
+
+
+def _missed(scene: Scene, dependents: tuple[int, ...]) -> bool:
+    """Whether they wait for longer than an operation lasts that the one which left has entered too."""
+    waits = [w for r in dependents for w in scene.graph.waits.get(r, ())[:1]]
+    unplaced = all(w.kind == "collective" and w.op.seq <= 0 for w in waits)
+    return scene.longest_s(dependents) >= (UNPLACED_S if unplaced else MISSED_S)
 
 
 def _wanted(scene: Scene, end: Exit) -> bool:
