@@ -119,6 +119,27 @@ def test_the_operation_is_named_with_what_it_computed_and_the_line_that_calls_it
     assert "in the only line" in one.causes[0].text
 
 
+def test_a_loss_that_climbs_until_it_overflows_has_updates_that_are_too_large() -> None:
+    climb = [2.4, 5.1, 4e3, 3e9, 8e24]
+    (one,) = found(run(1, loss=climb + [math.inf] * 9))
+    assert (one.step, one.causes[0].key) == (6, "runaway")
+    assert "from 2.4 at step 1 to 8e+24 at step 5" in one.causes[0].evidence[0].what
+    (one,) = found(run(1, loss=[2.0] * 5 + [math.nan] * 9, grad_norm=[*climb, math.inf] + [math.nan] * 8))
+    assert one.causes[0].key == "runaway"
+
+
+@pytest.mark.parametrize("before", [[2.4, 2.2, 2.3, 2.1, 9e5], [2.4, 5.1, 40.0, 300.0, 2e3]])
+def test_one_jump_or_a_climb_of_few_orders_is_no_overflow(before: list[float]) -> None:
+    (one,) = found(run(1, loss=before + [math.nan] * 9))
+    assert one.causes[0].key == "loss"
+
+
+def test_what_came_in_with_the_batch_has_not_run_away() -> None:
+    made = run(1, loss=[2.4, 5.1, 4e3, 3e9, 8e24] + [math.nan] * 9)
+    made.state.signals.put_fact(0, "nonfinite/origin", 6, "input\tNet.stem.weight\t")
+    assert found(made)[0].causes[0].key == "data"
+
+
 def test_an_operation_that_was_but_the_first_to_keep_one_is_not_said_to_have_made_it() -> None:
     made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
     said = "first seen in the result of Softmax, which may have been given it"

@@ -7,6 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.numerics.runaway import ran_away
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.model import Frame
@@ -77,8 +78,10 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, .
         told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
     if modules:
         text += f", in {' or '.join(dict.fromkeys(modules))}"
+    given = operation in _SOURCES
     return finding(
-        "numerics.nonfinite", Severity.CRITICAL, ranks, text, _why(operation, why, places, told),
+        "numerics.nonfinite", Severity.CRITICAL, ranks, text,
+        (not given and ran_away(scene, ranks[0], step)) or _why(operation, why, places, told),
         names=("loss", *names), step=step, locations=tuple(Location(ranks[0], place.frame) for place in places),
     )  # fmt: skip
 
@@ -125,6 +128,7 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
     where = ": the backward pass is finite behind these parameters" if partly else ""
     why = cause("gradient", f"a derivative that is not finite where its value is (sqrt or norm at 0){where}{whose}",
                 0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
+    why = ran_away(scene, ranks[0], step) or why
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
 
 
