@@ -58,6 +58,33 @@ def test_weights_with_which_the_run_begins_anew_are_worth_knowing(before: float,
     assert not [f for f in late.find() if f.kind == "divergence.checkpoint"]
 
 
+def went_back(after: float, written: int = 60, moments: bool = True) -> Job:
+    made = resumed(0.1, after)
+    signals(made.state, 0, "checkpoint/reread", [60], [float(written)])
+    if moments:
+        signals(made.state, 0, "checkpoint/restored", [60], [1.0])
+    return made
+
+
+@pytest.mark.parametrize(("after", "written", "moments", "said"), [
+    (0.8, 60, True, True),
+    (2.1, 60, True, True),  # by this rule, which knows when it was written
+    (0.8, 60, False, False),  # weights alone: it may go on with other data
+    (0.11, 60, True, False),
+    (0.8, 18, True, False),  # from when the loss was so
+    (0.8, 4, True, False),  # what it was then is not known
+])  # fmt: skip
+def test_a_run_that_takes_its_own_file_back_goes_on_as_it_was(
+    after: float, written: int, moments: bool, said: bool
+) -> None:
+    found = [f for f in went_back(after, written, moments).find() if f.kind == "divergence.checkpoint"]
+    assert [(f.severity, f.step, f.causes[0].key) for f in found] == (
+        [(Severity.WARNING, 60, "restored")] if said else []
+    )
+    if said:
+        assert "wrote before step 60" in found[0].summary
+
+
 def test_names_that_do_not_match_and_a_run_that_begins_anew_are_told_with_them() -> None:
     made = resumed(0.1, 2.1)
     made.state.signals.put_fact(0, "checkpoint/strays", 60, "text_module.fc.weight,text_module.fc.bias|text_fc.weight")

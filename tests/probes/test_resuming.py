@@ -3,6 +3,7 @@
 import copy
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,27 @@ def test_it_is_told_that_an_optimizer_has_loaded_state(facts: dict[str, str], mo
     train(net, made)
     made.load_state_dict(copy.deepcopy(made.state_dict()))
     assert told == [("checkpoint/moments", "4 parameters")]
+
+
+def test_it_is_told_when_a_file_of_the_runs_own_was_written_that_is_read(
+    facts: dict[str, str], saved: Path, recording: BoxWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    monkeypatch.setattr(SIGNALS, "record", lambda name, value, step: told.append((name, value, step)))
+    written = max(recording.live[int(Live.STEP)], 0) + 1
+    recording.live[int(Live.STEP)] = written + 6
+    kept = load(saved)
+    assert told == [("checkpoint/reread", float(written), written + 7)]
+    net = model()
+    optimizer(net).load_state_dict(kept["optim"])
+    assert told[1:] == [("checkpoint/restored", 1.0, written + 7)]
+    RESUMING.written.clear()  # another rank's, and older than this step: when it was written is not known
+    os.utime(saved, (RESUMING.began_s + 1.0, RESUMING.began_s + 1.0))
+    recording.live[int(Live.STEP_NS)] = time.monotonic_ns()
+    RESUMING.began_s -= 100.0
+    os.utime(saved, (RESUMING.began_s + 1.0, RESUMING.began_s + 1.0))
+    load(saved)
+    assert len(told) == 2
+    os.utime(saved)  # in this very step
+    load(saved)
+    assert told[2:] == [("checkpoint/reread", written + 7.0, written + 7)]

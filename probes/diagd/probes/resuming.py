@@ -6,6 +6,8 @@ checkpoint of another run nothing is said: fine-tuning takes the weights alone, 
 
     checkpoint/loaded     fact: weights were loaded, into this class or from this file: the run need not begin untrained
     checkpoint/took       scalar: weights were loaded before this step
+    checkpoint/reread     scalar: a file of this run's own was read before this step; the step at which it was written
+    checkpoint/restored   scalar: an optimizer was given state before this step
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
     checkpoint/moments    fact: an optimizer has loaded state, of so many parameters
     checkpoint/optimizer  fact: a resumed run that steps with fresh optimizer state
@@ -31,7 +33,7 @@ PATIENCE = 3  # steps after loading in which the rest may be loaded too
 NAMES = 5  # that are shown
 MARKS = 64  # tensors by which a file's are known again
 DEPTH = 2  # of dictionaries in each other that are looked into
-_STEP = int(Live.STEP)
+_STEP, _STEP_NS = int(Live.STEP), int(Live.STEP_NS)
 
 _patches = Patches()
 _joined: list[turns.Turn] = []
@@ -56,7 +58,7 @@ class _Resuming:
     """This process's."""
 
     def __init__(self) -> None:
-        self.written: set[str] = set()
+        self.written: dict[str, int] = {}  # by path, the step under way at the newest time
         self.file: _File | None = None  # the newest one that holds more than weights
         self.took = 0  # the last step before which weights were loaded
         self.began_s = time.time()
@@ -117,7 +119,7 @@ def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _saved(path: str, result: Any) -> None:
-    RESUMING.written.add(path)
+    RESUMING.written[path] = _under_way()
 
 
 def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -130,6 +132,20 @@ def _read(path: str, content: Any) -> None:
     _look_through(content, file, DEPTH)
     if file.tensors and (file.moments or file.position is not None):
         RESUMING.file = file
+    if file.tensors and file.own and (written := _written_at(path)):
+        SIGNALS.record("checkpoint/reread", float(written), _under_way())
+
+
+def _under_way() -> int:
+    return max(STATE.live[_STEP], 0) + 1 if STATE.live is not None else 0
+
+
+def _written_at(path: str) -> int:
+    """The step under way when a file of this run's own was written; 0 where that is not known."""
+    if path in RESUMING.written:
+        return RESUMING.written[path]
+    since_step_s = (time.monotonic_ns() - STATE.live[_STEP_NS]) / 1e9 if STATE.live is not None else 0.0
+    return _under_way() if _is_newer(path, time.time() - since_step_s) else 0  # by another rank, in this very step
 
 
 def _is_newer(path: str, since_s: float) -> bool:
@@ -165,7 +181,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _model_took(token: Any, result: Any) -> None:
     module, given = token
-    step = max(STATE.live[_STEP], 0) + 1 if STATE.live is not None else 0
+    step = _under_way()
     if given and step > RESUMING.took:
         RESUMING.took = step
         SIGNALS.record("checkpoint/took", 1.0, step)
@@ -247,6 +263,8 @@ def _optimizer_took(token: Any, result: Any) -> None:
     file = RESUMING.file
     _, given = token
     _tell_moments(given)
+    if isinstance(given, dict) and given.get("state"):
+        SIGNALS.record("checkpoint/restored", 1.0, _under_way())
     if file is not None:
         # Without any state it takes nothing of the file's: a fresh optimizer asks a distributed checkpoint for none.
         file.optimizer_taken = not file.moments or bool(given.get("state")) or file.optimizer_taken

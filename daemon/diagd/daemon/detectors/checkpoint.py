@@ -6,6 +6,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.restored import restored
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure
 from diagd.daemon.detectors.training.run import Run
@@ -24,7 +25,8 @@ def checkpoint(scene: Scene) -> Iterator[Finding]:
             ranks = tuple(sorted(facts))
             step, text = facts[ranks[0]]
             yield tell(ranks, step, text.split("|"))
-    yield from fallen_back(scene)
+    fell = tuple(fallen_back(scene))
+    yield from fell if any(found.severity > Severity.INFO for found in fell) else tuple(restored(scene)) or fell
 
 
 def fallen_back(scene: Scene) -> Iterator[Finding]:
