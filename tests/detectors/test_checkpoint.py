@@ -85,6 +85,14 @@ def test_a_run_that_takes_its_own_file_back_goes_on_as_it_was(
         assert "wrote before step 60" in found[0].summary
 
 
+def test_what_did_not_come_back_as_it_was_is_named() -> None:
+    made = went_back(0.8)
+    made.state.signals.put_fact(0, "checkpoint/changed", 60, "4 of 6|Net.2.weight<Net.10.weight,Net.3.bias")
+    (found,) = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert found.names[:2] == ("Net.2.weight", "Net.3.bias")
+    assert "4 of 6 parameters did not come back as they were: Net.2.weight holds what Net.10.weight" in found.summary
+
+
 def test_names_that_do_not_match_and_a_run_that_begins_anew_are_told_with_them() -> None:
     made = resumed(0.1, 2.1)
     made.state.signals.put_fact(0, "checkpoint/strays", 60, "text_module.fc.weight,text_module.fc.bias|text_fc.weight")

@@ -12,10 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from diagd.probes import resuming
+from diagd.probes import naming, resuming
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
+from diagd.probes.marks import KNOWN
+from diagd.probes.named import NAMED
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
 
@@ -48,6 +50,8 @@ def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter) -> Iterator[dic
     monkeypatch.setattr(SIGNALS, "fact", tell)
     probe = Probe("resuming", 0, True)
     resuming._told.clear()
+    naming.forget()
+    KNOWN.__init__()  # type: ignore[misc]
     RESUMING.__init__()  # type: ignore[misc]
     names = ("torch.serialization", "torch.nn.modules.module", "torch.optim.optimizer", "torch.optim.lr_scheduler")
     for name in names:
@@ -224,3 +228,80 @@ def test_it_is_told_when_a_file_of_the_runs_own_was_written_that_is_read(
     os.utime(saved)  # in this very step
     load(saved)
     assert told[2:] == [("checkpoint/reread", written + 7.0, written + 7)]
+
+
+def told_to_have_changed(
+    monkeypatch: pytest.MonkeyPatch, recording: BoxWriter, path: Path, change: Callable[[nn.Module, Any], Any]
+) -> list[str]:
+    """A run saves after a step, reads its file again with `change`, and steps."""
+    told: list[str] = []
+    monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: told.append(text) if "changed" in name else None)
+    monkeypatch.setattr(SIGNALS, "record", lambda *_: None)
+    net = model()
+    made = optimizer(net)
+    train(net, made, 1)
+    naming.parameters(list(net.parameters()), made)
+    KNOWN.__init__()  # type: ignore[misc]
+    torch.serialization.save({"a": net[0].state_dict(), "b": net[1].state_dict()}, path)
+    again = model()
+    change(again, load(path))
+    train(again, optimizer(again), 1)
+    return told
+
+
+def as_it_was(net: nn.Module, kept: Any) -> None:
+    net[0].load_state_dict(kept["a"])  # type: ignore[index]
+    net[1].load_state_dict(kept["b"])  # type: ignore[index]
+
+
+def one_left_out(net: nn.Module, kept: Any) -> None:
+    net[0].load_state_dict(kept["a"])  # type: ignore[index]
+
+
+def two_changed_places(net: nn.Module, kept: Any) -> None:
+    as_it_was(net, kept)
+    with torch.no_grad():
+        net[1].weight.view(-1)[:].copy_(kept["a"]["weight"].view(-1)[:8])  # type: ignore[index]
+        net[0].bias.copy_(kept["b"]["weight"].view(-1)[:4])  # type: ignore[index]
+
+
+def test_what_came_back_otherwise_than_it_was_saved_is_told_by_name(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, str], recording: BoxWriter, tmp_path: Path
+) -> None:
+    assert told_to_have_changed(monkeypatch, recording, tmp_path / "a.pt", as_it_was) == []
+    assert told_to_have_changed(monkeypatch, recording, tmp_path / "b.pt", one_left_out) == [
+        "2 of 4|Sequential.1.weight,Sequential.1.bias"
+    ]
+    (text,) = told_to_have_changed(monkeypatch, recording, tmp_path / "c.pt", two_changed_places)
+    assert text == "2 of 4|Sequential.0.bias,Sequential.1.weight"
+
+
+def test_a_layer_that_holds_what_another_held_is_told_with_it(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, str], recording: BoxWriter, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: told.append(text) if "changed" in name else None)
+    twin = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    made = optimizer(twin)
+    train(twin, made, 1)
+    naming.parameters(list(twin.parameters()), made)
+    torch.serialization.save({"first": twin[0].state_dict(), "second": twin[1].state_dict()}, tmp_path / "e.pt")
+    kept = load(tmp_path / "e.pt")
+    twin[0].load_state_dict(kept["second"])
+    twin[1].load_state_dict(kept["first"])
+    train(twin, made, 1)
+    names = ["0.weight", "0.bias", "1.weight", "1.bias"]
+    pairs = ",".join(f"Sequential.{a}<Sequential.{b}" for a, b in zip(names, names[2:] + names[:2], strict=True))
+    assert told == [f"4 of 4|{pairs}"]
+
+
+def test_one_that_writes_at_each_step_is_looked_at_now_and_then(
+    facts: dict[str, str], recording: BoxWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(NAMED, "held", lambda: looks.append(1) or iter(()))
+    for step in range(50):
+        KNOWN.take(f"step_{step}.pt", step)
+        KNOWN.take(f"step_{step}_2.pt", step)
+    assert len(looks) < 25
+    assert len(KNOWN.written) <= 64

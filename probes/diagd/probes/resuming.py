@@ -26,6 +26,7 @@ from diagd.probes import turns
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.marks import KNOWN
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -86,7 +87,7 @@ def install(probe: Probe, module: Any) -> None:
     else:
         STATE.listeners.append(_at_switch)
         _patches.replace(module.Optimizer, "load_state_dict", wrapper(probe, _given, _optimizer_took, _ignore))
-        _joined.append(turns.join(probe, _following, after=_stepped))
+        _joined.append(turns.join(probe, _following, before=_stepping, after=_stepped))
 
 
 def remove() -> None:
@@ -108,6 +109,7 @@ def _ignore(*_: Any) -> None:
 def _at_switch(recording: bool) -> None:
     if STATE.forked and STATE.box is None:
         RESUMING.__init__()  # type: ignore[misc]
+        KNOWN.__init__()  # type: ignore[misc]
 
 
 def _path(value: Any) -> str | None:
@@ -115,11 +117,17 @@ def _path(value: Any) -> str | None:
 
 
 def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _path(args[1] if len(args) > 1 else kwargs.get("f"))
+    path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
+    return (path, args[0] if args else kwargs.get("obj")) if path is not None else None
 
 
-def _saved(path: str, result: Any) -> None:
-    RESUMING.written[path] = _under_way()
+def _saved(token: Any, result: Any) -> None:
+    path, content = token
+    RESUMING.written[path] = step = _under_way()
+    file = _File(path, True)
+    _look_through(content, file, DEPTH)
+    if file.tensors:
+        KNOWN.take(path, step)
 
 
 def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -134,6 +142,9 @@ def _read(path: str, content: Any) -> None:
         RESUMING.file = file
     if file.tensors and file.own and (written := _written_at(path)):
         SIGNALS.record("checkpoint/reread", float(written), _under_way())
+        KNOWN.expect(path)
+        for turn in _joined:
+            turn.wake()
 
 
 def _under_way() -> int:
@@ -280,6 +291,11 @@ def _tell_moments(given: Any) -> None:
 def _schedule_took(token: Any, result: Any) -> None:
     if RESUMING.file is not None:
         RESUMING.file.schedule_taken = True
+
+
+def _stepping(optimizer: Any) -> None:
+    if KNOWN.expected:
+        KNOWN.compare(optimizer, _under_way())
 
 
 def _stepped(optimizer: Any) -> None:

@@ -26,7 +26,7 @@ def restored(scene: Scene) -> Iterator[Finding]:
         return
     fell = {rank: fall for rank, curve in run.losses().items() if (fall := _fall(scene, rank, curve)) is not None}
     if fell:
-        yield _finding(fell)
+        yield _finding(fell, _changed(scene, min(step for step, *_ in fell.values())))
 
 
 def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, int, float, float] | None:
@@ -47,13 +47,32 @@ def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, int, float, float
     return None
 
 
-def _finding(fell: dict[int, tuple[int, int, float, float]]) -> Finding:
+def _changed(scene: Scene, step: int) -> tuple[str, list[tuple[str, str]]] | None:
+    """Of which parameters it is known that they came back otherwise, and what they hold now; from any rank."""
+    for rank in scene.state.ranks():
+        fact = scene.state.signals.fact(rank, "checkpoint/changed")
+        if fact is not None and fact[0] == step and fact[1].count("|") == 1:
+            count, _, pairs = fact[1].partition("|")
+            parts = (pair.partition("<") for pair in pairs.split(","))
+            return count, [(name, other) for name, _, other in parts]
+    return None
+
+
+def _finding(
+    fell: dict[int, tuple[int, int, float, float]], changed: tuple[str, list[tuple[str, str]]] | None
+) -> Finding:
     ranks = tuple(sorted(fell))
     step, written, was, now = fell[ranks[0]]
     text = (
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'has', 'have')} gone back before step {step} to a file that this"
         f" run wrote before step {written}, and the loss is not what it was then: {figure(now)}, after {figure(was)}"
     )
+    names: tuple[str, ...] = ("loss", "load_state_dict")
+    if changed is not None:
+        names = (*(name for name, _ in changed[1]), *names)
+        name, other = changed[1][0]
+        text += f"; {changed[0]} parameters did not come back as they were: {name}"
+        text += f" holds what {other} held" if other else ""
     told = tuple(
         Evidence(f"loss {figure(one[2])} up to step {one[1] - 1}, {figure(one[3])} from step {one[0]} on", "signals", r)
         for r, one in sorted(fell.items())[:8]
@@ -65,5 +84,5 @@ def _finding(fell: dict[int, tuple[int, int, float, float]]) -> Finding:
     )  # fmt: skip
     return Finding(
         "divergence.checkpoint", Severity.WARNING, ranks, words.shortened(text), (cause,),
-        names=("loss", "load_state_dict"), step=step, sure=True, goes_on=True, key="restored",
+        names=names, step=step, sure=True, goes_on=True, key="restored",
     )  # fmt: skip
