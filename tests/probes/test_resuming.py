@@ -242,6 +242,7 @@ def told_to_have_changed(
     train(net, made, 1)
     naming.parameters(list(net.parameters()), made)
     KNOWN.__init__()  # type: ignore[misc]
+    naming.forget()
     torch.serialization.save({"a": net[0].state_dict(), "b": net[1].state_dict()}, path)
     again = model()
     change(again, load(path))
@@ -299,7 +300,12 @@ def test_one_that_writes_at_each_step_is_looked_at_now_and_then(
     facts: dict[str, str], recording: BoxWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    monkeypatch.setattr(NAMED, "held", lambda: looks.append(1) or iter(()))
+
+    def held() -> Iterator[Any]:
+        looks.append(1)
+        return iter(())
+
+    monkeypatch.setattr(NAMED, "held", held)
     for step in range(50):
         KNOWN.take(f"step_{step}.pt", step)
         KNOWN.take(f"step_{step}_2.pt", step)
