@@ -25,6 +25,7 @@ from diagd.probes.state import STATE
 _CASTS = 8  # weights whose casts are compared
 _NODES = 20_000  # of a graph that are looked at, at about a microsecond each
 _LOOKS = 6  # at graphs, for each place that opens regions: three are enough to know
+_AGAIN = 64  # steps after which a place is looked at once more: what is done in its regions may have changed
 _CODES = {"torch.bfloat16": 1, "torch.float16": 2}
 _STEP = int(Live.STEP)
 _patches = Patches()
@@ -42,6 +43,9 @@ class _Region:
         self.backwards = 0
         self.casts: list[tuple[Any, Any, int]] = []  # node that made a cast, its weight, that one's version then
         self.looks: dict[int, int] = {}  # by site
+        self.several: set[int] = (
+            set()
+        )  # sites of regions that saw more than one backward pass: others are not looked at
         self.serial = 0  # of what autocast keeps: another one after each time that it was emptied
         self.casts_to = 0  # what the last region that casts was entered for
         self.cast_in = 0  # the step under way then
@@ -172,12 +176,8 @@ def before_backward(roots: Any) -> None:
     """
     live = STATE.live
     REGION.backwards += 1
-    if live is None or REGION.backwards < 2 or live[Live.STALE_CAST_STEP]:
+    if live is None or live[Live.STALE_CAST_STEP] or not _is_looked_at(REGION.site, max(live[_STEP], 0)):
         return
-    looks = REGION.looks.get(REGION.site, 0)
-    if looks >= _LOOKS:
-        return
-    REGION.looks[REGION.site] = looks + 1
     found = _casts([roots] if hasattr(roots, "grad_fn") else list(roots))
     if any(_is_stale(node, version) for node, _, version in found):
         live[Live.STALE_CAST_SITE] = REGION.site or _interned(REGION.place)
@@ -185,6 +185,18 @@ def before_backward(roots: Any) -> None:
         REGION.casts.clear()  # they keep parts of the graph
     else:
         REGION.casts = found
+
+
+def _is_looked_at(site: int, step: int) -> bool:
+    if REGION.backwards >= 2:
+        REGION.several.add(site)
+    if site not in REGION.several:
+        return False
+    looks = REGION.looks.get(site, 0)
+    if looks >= _LOOKS and step % _AGAIN:
+        return False
+    REGION.looks[site] = looks + 1
+    return True
 
 
 def _interned(place: list[Any]) -> int:

@@ -16,8 +16,16 @@ def cast(**options):
     return torch.autocast("cpu", dtype=torch.bfloat16, **options)
 
 
-def train(outer=nullcontext, inner=nullcontext, whole=nullcontext, after=lambda: None, accumulate=1, backend=None):
-    """`outer` around the loop, `whole` around each step, `inner` around each forward pass."""
+def train(
+    outer=nullcontext,
+    inner=nullcontext,
+    whole=nullcontext,
+    after=lambda: None,
+    between=lambda model: None,
+    accumulate=1,
+    backend=None,
+):
+    """`outer` around the loop, `whole` around each step, `inner` around each forward pass; `between` these passes."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
     forward = torch.compile(model, backend=backend) if backend else model
@@ -31,6 +39,7 @@ def train(outer=nullcontext, inner=nullcontext, whole=nullcontext, after=lambda:
                     with inner():
                         loss = forward(inputs).float().pow(2).mean()
                     loss.backward()
+                    between(model)
                 optimizer.step()
             optimizer.zero_grad()
             after()
@@ -40,6 +49,11 @@ def train(outer=nullcontext, inner=nullcontext, whole=nullcontext, after=lambda:
     looks = sum(autocast.REGION.looks.values())
     autocast.REGION.looks.clear()
     return {"moved": len(set(losses)) > 1, "found": found > 0, "looks": looks}
+
+
+def shift(model):
+    with torch.no_grad():
+        model[0].weight.add_(0.1)
 
 
 train()  # from the first step on it is a rank
@@ -52,6 +66,8 @@ print(json.dumps({
     "around the loop, without a cache": train(outer=lambda: cast(cache_enabled=False)),
     "around the loop, off in the model": train(outer=cast, inner=lambda: cast(enabled=False)),
     "around accumulated passes": train(whole=cast, accumulate=4),
+    "around passes of weights that move": train(whole=cast, accumulate=2, between=shift),
+    "around each pass of weights that move": train(inner=cast, accumulate=2, between=shift),
     "around the loop, compiled with the casts": train(outer=cast, backend="aot_eager"),
     "none": train(),
 }))  # fmt: skip
