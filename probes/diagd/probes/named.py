@@ -30,6 +30,7 @@ class Named:
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
+        self.copies: list[Parameter] = []  # of models that no optimizer trains, and that are as a trained one
         self.strangers: list[Place] = []  # in an optimizer, and in no module
         self.looks = 0
         self._names: dict[int, str] = {}
@@ -38,15 +39,17 @@ class Named:
         """Replace what was known."""
         models: dict[str, int] = {}
         self.parameters.clear()
+        self.copies.clear()
         self._names.clear()
         self.looks += 1
         self.strangers = survey.strangers
         for found in survey.found:
-            if found.kind == Kind.PARAMETER and not found.flags & Flag.COPY:
+            if found.kind == Kind.PARAMETER:
+                table = self.copies if found.flags & Flag.COPY else self.parameters
                 model = models.setdefault(found.name.partition(".")[0], len(models))
                 owned, trained = bool(found.flags & Flag.OWNED), bool(found.flags & Flag.TRAINED_MODEL)
                 module = weakref.ref(found.module)
-                self.parameters.append(Parameter(found.name, model, owned, trained, module, found.leaf))
+                table.append(Parameter(found.name, model, owned, trained, module, found.leaf))
         self._names.update((id(held), one.name) for one, held in self.held())
 
     def name(self, tensor: Any) -> str | None:

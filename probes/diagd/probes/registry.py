@@ -63,6 +63,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
     ProbeSpec("norms", ("torch.optim.optimizer",)),
     ProbeSpec("roundoff", ("torch.optim.optimizer",)),
+    ProbeSpec("averages", ("torch.optim.optimizer",)),
     ProbeSpec("forwards", ("torch.optim.optimizer",)),
     ProbeSpec("scaler", ("torch.amp.grad_scaler",), always=True),
     ProbeSpec("hyperparameters", ("torch.optim.optimizer",)),

@@ -94,15 +94,15 @@ def before(wanted: list[Row]) -> Sample | None:
     if not plain:
         return None
     torch = sys.modules["torch"]
-    pieces = [_pick(mine) for _, _, mine, _ in plain]
-    gradients = torch.cat([_pick(grad) for _, _, _, grad in plain])
+    pieces = [pick(mine) for _, _, mine, _ in plain]
+    gradients = torch.cat([pick(grad) for _, _, _, grad in plain])
     return Sample(
         [row for row, *_ in plain], [p for _, p, *_ in plain], [len(piece) for piece in pieces],
         torch.cat(pieces), gradients,
     )  # fmt: skip
 
 
-def _pick(tensor: Any) -> Any:
+def pick(tensor: Any) -> Any:
     """The same elements of every tensor of this shape; a view where its memory allows it."""
     count = tensor.numel()
     if count <= ELEMENTS:
@@ -121,7 +121,7 @@ def after(optimizer: Any, sample: Sample) -> Seen | None:
     kept = [optimizer.__dict__["state"].get(parameter) or {} for parameter in sample.parameters]
     if any(_keeps_more(one, tensor) for one, tensor in zip(kept, mine, strict=True)):
         return None
-    now = torch.cat([_pick(tensor) for tensor in mine])
+    now = torch.cat([pick(tensor) for tensor in mine])
     if len(now) != len(sample.before):
         return None
     update, second = _update(optimizer, sample, kept)
@@ -141,7 +141,7 @@ def _update(optimizer: Any, sample: Sample, kept: list[dict[str, Any]]) -> tuple
     torch = sys.modules["torch"]
     moments = [[inventory.local(one.get(key)) for one in kept] for key in ("exp_avg", "exp_avg_sq", "momentum_buffer")]
     first, second, momentum = (
-        torch.cat([_pick(t) for t in one]).float() if all(t is not None for t in one) else None for one in moments
+        torch.cat([pick(t) for t in one]).float() if all(t is not None for t in one) else None for one in moments
     )
     lr = _spread(sample, [row.lr() for row in sample.rows])
     if first is not None and second is not None and len(first) == len(second) == len(sample.before):
@@ -181,7 +181,7 @@ def sums(seen: Seen, first: Any, felt: Any) -> Any:
     zeros = torch.zeros(len(stays), device=stays.device)
     lost = luck = size = zeros
     if seen.update is not None:
-        size = seen.update / _half_distance(seen.sample.before)
+        size = seen.update / half_distance(seen.sample.before)
         lost, luck = seen.felt & stays & (size < 1), seen.felt & ~stays & (size < 2 * LUCK)
     flushed = seen.felt & (seen.second == 0) if seen.second is not None else zeros
     still = felt & (seen.after == first)
@@ -191,7 +191,7 @@ def sums(seen: Seen, first: Any, felt: Any) -> Any:
     return torch.diff(table[:, ends], dim=1, prepend=torch.zeros(7, 1, dtype=table.dtype, device=table.device))
 
 
-def _half_distance(values: Any) -> Any:
+def half_distance(values: Any) -> Any:
     """Half the distance to the next number, away from zero."""
     torch = sys.modules["torch"]
     limits = torch.finfo(values.dtype)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import (
+    averages,
     casting,
     checkpoint,
     circle,
@@ -167,6 +168,7 @@ OF_TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     casting.autocast_off,
     overflow.overflow,
     underflow.underflow,
+    averages.averages,
     half_moments.half_moments,
     dtypes.dtype_mismatch,
     divergence.divergence,
