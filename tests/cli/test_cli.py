@@ -61,6 +61,8 @@ def test_exit_codes_are_in_the_help() -> None:
         (["stats"], "diagd status"),
         (["torchrun", "train.py"], "diagd run -- torchrun"),
         (["run"], "diagd run -- torchrun"),
+        (["run", "--report", "", "--", "true"], "it is empty"),
+        (["run", "--job-id", " ", "--", "true"], "it is empty"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_right(words: list[str], hint: str) -> None:

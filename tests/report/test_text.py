@@ -106,6 +106,11 @@ def test_a_summary_of_a_bad_job_names_the_worst() -> None:
     ]
 
 
+def test_a_summary_says_whether_the_worst_is_over() -> None:
+    (line,) = summary_lines(report(incident(state="resolved")))
+    assert line.endswith("first hang.data_starved (rank 1), resolved since.")
+
+
 def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None:
     assert summary_lines(report(ranks=0)) == [
         "No rank was seen (no torch.distributed, no optimizer step); no incident."

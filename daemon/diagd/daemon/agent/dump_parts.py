@@ -215,7 +215,11 @@ def render(stack: Stack) -> str:
     for thread in stack.threads:
         gil = ", holds the GIL" if thread.holds_gil else ""
         lines.append(f"  thread {thread.tid or '?'} {thread.name or 'unnamed'}{gil}")
-        lines += [f"   {'*' if f.user else ' '} {f.function} ({f.file}:{f.line})" for f in thread.frames]
+        lines += [
+            f"   {'*' if f.user else ' '} {f.function} ({f.file}:{f.line})"
+            for f in thread.frames
+            if not f.file.startswith("<diagd")
+        ]  # code of ours that was made around torch's
     return "\n".join(lines)
 
 

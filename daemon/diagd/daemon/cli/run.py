@@ -60,6 +60,17 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return value
 
 
+def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty: a variable in the command that is not set?")
+    return value
+
+
+def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+    named = _not_empty(ctx, param, value)
+    return Path(named) if named is not None else None
+
+
 @click.command(
     "run",
     short_help="Run a command and say why it hangs.",
@@ -67,7 +78,8 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 )
 @click.option(
     "--report",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False),
+    callback=_folder,
     metavar="DIR",
     help="Write report.json, report.html and dumps to this folder.",
 )
@@ -98,7 +110,12 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     metavar="FILE",
     help="Keep all that the ranks report, for replay.",
 )
-@click.option("--job-id", metavar="NAME", help="Call the job this. [default: Slurm's, torchrun's, or a new name]")
+@click.option(
+    "--job-id",
+    metavar="NAME",
+    callback=_not_empty,
+    help="Call the job this. [default: Slurm's, torchrun's, or a new name]",
+)
 @click.option(
     "--inject",
     type=FaultText(),

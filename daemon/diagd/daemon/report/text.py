@@ -136,7 +136,8 @@ def _incidents(incidents: Sequence[Json]) -> str:
     counts = Counter(incident["peak_severity"] for incident in incidents)  # as it was said when it happened
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
     culprits = f" ({rank_ranges(worst['ranks'], named=True)})" if worst["ranks"] else ""
-    return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}"
+    over = ", resolved since" if worst["state"] == "resolved" else ""
+    return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}{over}"
 
 
 def shown_path(path: Path) -> str:
