@@ -93,6 +93,20 @@ def test_what_did_not_come_back_as_it_was_is_named() -> None:
     assert "4 of 6 parameters did not come back as they were: Net.2.weight holds what Net.10.weight" in found.summary
 
 
+@pytest.mark.parametrize(("after", "changed", "said"), [
+    (0.8, "2 of 9|Net.gate", True),
+    (0.8, "9 of 9|Net.gate", False),  # another model, or other weights on purpose
+    (0.11, "2 of 9|Net.gate", False),
+])  # fmt: skip
+def test_weights_alone_that_came_back_in_part_are_told_where_the_loss_shows_it(
+    after: float, changed: str, said: bool
+) -> None:
+    made = went_back(after, moments=False)
+    made.state.signals.put_fact(0, "checkpoint/changed", 60, changed)
+    found = [f for f in made.find() if f.kind == "divergence.checkpoint" and f.severity is Severity.WARNING]
+    assert [f.causes[0].key for f in found] == (["restored"] if said else [])
+
+
 def test_names_that_do_not_match_and_a_run_that_begins_anew_are_told_with_them() -> None:
     made = resumed(0.1, 2.1)
     made.state.signals.put_fact(0, "checkpoint/strays", 60, "text_module.fc.weight,text_module.fc.bias|text_fc.weight")

@@ -168,6 +168,8 @@ def _is_newer(path: str, since_s: float) -> bool:
 
 
 def _look_through(content: Any, file: _File, depth: int) -> None:
+    if isinstance(content, list | tuple):
+        content = dict(enumerate(content[:MARKS]))
     if not isinstance(content, dict):
         return
     states, last = content.get("state"), content.get("last_epoch")
