@@ -164,9 +164,8 @@ def test_moments_remember_lost_gradients_that_no_sample_has_met() -> None:
     tensors = [replace(DDP, name=f"Net.{name}") for name in "abcd"]
     moments = {replace(t, kind="state", name=f"{t.name}.exp_avg"): only(2, 50) for t in tensors[:2]}
     held = {tensor: only(2, 30 + 32 * number) for number, tensor in enumerate(tensors[:2])}
-    whole = dict.fromkeys(tensors[2:], same)
     given = {gradient(tensor): same for tensor in tensors}
-    made = training({**held, **whole, **given, **moments}, 3, (*STEPS, 129))
+    made = training({**held, **given, **moments}, 3, (*STEPS, 129))
     assert made.finds().kind == "divergence.parameter"  # unknown whether decay is a part of what moments remember
     for rank in range(3):
         made.state.signals.put_fact(rank, "optimizer/0", 1, "Adam betas=(0.9,0.99) weight_decay=0")
@@ -176,6 +175,26 @@ def test_moments_remember_lost_gradients_that_no_sample_has_met() -> None:
     made.state.signals.put_fact(2, "checkpoint/moments", 33, "4 parameters")  # and what a checkpoint held
     assert made.finds().kind == "divergence.parameter"
     assert "exp_avg" in found.causes[0].evidence[-1].what
+
+
+def test_moments_that_parted_while_others_of_their_bucket_did_not_have_changed_by_themselves() -> None:
+    tensors = [replace(DDP, name=f"Net.{name}") for name in "abcd"]
+    moments = {replace(t, kind="state", name=f"{t.name}.exp_avg"): only(2, 50) for t in tensors[::2]}
+    held = {tensor: only(2, 30 + 32 * number) if number % 2 == 0 else same for number, tensor in enumerate(tensors)}
+    given = {gradient(tensor): same for tensor in tensors}
+    made = training({**held, **given, **moments}, 3, (*STEPS, 129))
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "optimizer/0", 1, "Adam betas=(0.9,0.99) weight_decay=0")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.optimizer", (2,), "changed")
+    assert found.names == ("Net.a.exp_avg", "Net.c.exp_avg")
+    assert "one bucket" in found.causes[0].evidence[-1].what
+    large = replace(DDP, shape=(600, 600))  # each is a bucket of its own
+    apart = {replace(t, shape=large.shape): content for t, content in (held | given | moments).items()}
+    made = training(apart, 3, (*STEPS, 129))
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "optimizer/0", 1, "Adam betas=(0.9,0.99) weight_decay=0")
+    assert made.finds().kind == "divergence.gradient"
 
 
 def bursts(made: Job, counts: list[int]) -> Job:

@@ -75,7 +75,9 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
     found = _without_recast(scene.state, found)
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
-    found = [*gradients(scene.state, found), *by_equal_gradients(scene.state, found)]
+    causes = gradients(scene.state, found)
+    told_by = {id(one.entry) for one in causes}
+    found = [*causes, *(one for one in by_equal_gradients(scene.state, found) if id(one.entry) not in told_by)]
     yield from _by_tensors(scene.state, found)
 
 

@@ -5,13 +5,14 @@ weights that have parted are looked at, and count only where they differed no la
 weights that one rank updates for all stay equal whatever the others' gradients are.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.factors import factor, norm
-from diagd.daemon.detectors.models import model_of
+from diagd.daemon.detectors.models import info_of, model_of
 from diagd.daemon.detectors.parting import moments_loaded
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
@@ -20,6 +21,8 @@ VOID = 2  # unequal gradients after which the weights were equal all the same
 NEVER = 3  # comparisons without any that was equal
 KIND = "divergence.gradient"
 INTEGRATED = 2  # tensors whose moments must have parted with them, to tell what none of the samples has met
+BESIDE = 2  # tensors before and after
+BUCKET_BYTES = 1024 * 1024  # of the first bucket, the smallest (torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
 _DECOUPLED = ("AdamW", "NAdamW", "Lion", "LAMB")  # their moments do not know the weights
 
 
@@ -152,10 +155,31 @@ def _by_moments(
         gradient = given.get(one.entry.name)
         if moment is None or gradient is None or _was_equal(gradient, one) or moments_loaded(state, one.entry):
             continue
-        if one.how is How.CHANGED:
+        if one.how is How.CHANGED and _is_in_one_bucket(one.entry, entries):
+            said = "tensors whose gradients arrive in one bucket with its own have not parted: it was changed by itself"
+            found.append(Parted(moment, "divergence.optimizer", How.CHANGED, True, one.since, one.classes, said))
+        elif one.how is How.CHANGED:
             said = f"its moment {moment.name} differs between the same ranks, and remembers nothing but gradients"
             found.append(Parted(gradient, KIND, How.LOST, False, one.since, one.classes, said))
     return found if len(found) >= INTEGRATED else []
+
+
+def _is_in_one_bucket(weight: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether DDP reduces its gradient together with that of a tensor beside it that is the same on all ranks still.
+
+    What is lost on the way is lost for a whole bucket: the parameters in the reverse of their order, up to a size.
+    """
+    there = [e for e in entries if e.kind == "parameter" and model_of(e) == model_of(weight) and info_of(e).owned]
+    if info_of(weight).placement != "ddp" or weight not in there:
+        return False
+    at, since = there.index(weight), weight.agreement.first_unequal
+    near = [e for e in there[max(at - BESIDE, 0) : at + BESIDE + 1] if sum(map(_bytes, (e, weight))) < BUCKET_BYTES]
+    return any(not e.agreement.parts and e.agreement.last_equal > since for e in near)
+
+
+def _bytes(entry: Entry) -> int:
+    info = info_of(entry)
+    return math.prod(info.shape) * 4
 
 
 def _is_of(state_name: str, name: str) -> bool:
