@@ -282,6 +282,20 @@ def zeros(**series: Sequence[float]) -> Job:
     return made
 
 
+@pytest.mark.parametrize(("bits", "kind"), [
+    ([11.0] * 6, "precision.underflow"),
+    ([11.0, 24.0, 24.0, 24.0, 24.0], "training.dead_parameters"),
+    ([8.0] * 6, "training.dead_parameters"),  # bfloat16 has the range of float32
+    ([11.0] * 3, "training.dead_parameters"),
+])  # fmt: skip
+def test_gradients_of_zero_that_came_through_float16_are_laid_to_the_dtype(bits: list[float], kind: str) -> None:
+    made = zeros()
+    signals(made.state, 0, "gradients/bits", range(2, 2 + len(bits)), bits)
+    (one,) = found(made)
+    assert one.kind == kind
+    assert ("have come through float16" in one.summary) == (kind == "precision.underflow")
+
+
 def test_gradients_of_zero_in_float16_without_a_scaler_are_laid_to_the_dtype() -> None:
     (one,) = found(zeros(autocast__on=[2.0] * 12))
     assert (one.kind, one.causes[0].key) == ("precision.underflow", "flushed")
@@ -538,7 +552,7 @@ def test_weights_at_a_rate_of_0_are_no_dead_ones_of_their_own() -> None:
         {"strangers": [1] * 5, "strangers_idle": [1] * 5, "unowned": [0] * 5},  # a parameter outside of modules
         {"without_gradient": [2] * 5, "elements_without_gradient": [0.02] * 5},  # a pooler that is not used
         {"without_gradient": [4, 4, 4, 0, 0], "elements_without_gradient": [0.5, 0.5, 0.5, 0, 0]},  # used later
-        {"zero_gradient": [1] * 5},
+        {"zero_gradient": [1] * 5, "elements_zero_gradient": [0.1] * 5},
         {
             "random_output": [1],
             "matrices": [4] * 5,
@@ -548,6 +562,11 @@ def test_weights_at_a_rate_of_0_are_no_dead_ones_of_their_own() -> None:
 )
 def test_parameters_that_stand_still_as_meant_are_not_dead(what: dict[str, Sequence[float]]) -> None:
     assert found(counts(**what)) == []
+
+
+def test_one_parameter_that_is_much_of_the_model_is_dead_where_its_gradient_is_always_zero() -> None:
+    (one,) = found(counts(zero_gradient=[1] * 5, elements_zero_gradient=[0.4] * 5))
+    assert (one.kind, one.causes[0].key) == ("training.dead_parameters", "zero")
 
 
 @pytest.mark.parametrize(("spread", "dead"), [([0.3, 0.0, 0.0, 0.0], []), ([0.3, 0.2, 0.3, 0.2], ["zero"])])

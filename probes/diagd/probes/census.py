@@ -6,7 +6,7 @@ The counts go out as signals `parameters/<what>`, some names of what was counted
 import math
 from typing import Any
 
-from diagd.probes import fresh, later
+from diagd.probes import bits, fresh, later
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -80,19 +80,22 @@ def _count(owned: set[int], step: int) -> None:
     unowned = [(one, p) for one, p in trainable if not (one.owned or id(p) in owned) and p.grad is not None]
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
     silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
-    zero = [one for one, _ in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
+    still = [(one, p) for one, p in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
     bare = sum(p.grad is None for _, p in mine)
     CENSUS.bare = bool(mine) and bare == len(mine)
     strangers = [p for place in NAMED.strangers if (p := place.tensor()) is not None and id(p) in owned]
     idle = sum(p.grad is None for p in strangers)
     _say("owned", [one for one, _ in mine], step)
     _say("without_gradient", [one for one, _ in silent], step)
-    _say("zero_gradient", zero, step)
+    _say("zero_gradient", [one for one, _ in still], step)
     _say("unowned", _unmoved(unowned), step)
     _number("unowned_behind", _behind(unowned, owned, held), step)
     _number("unowned_beside", _beside(unowned, mine), step)
     _number("elements_without_gradient", _share(silent, mine), step)
+    _number("elements_zero_gradient", _share(still, mine), step)
     _number("bare", bare, step)
+    if still:
+        bits.tell([p for _, p in mine], step)
     _number("strangers", len(strangers), step)
     _number("strangers_idle", idle, step)
     _number("matrices", sum(p.dim() > 1 for _, p in mine), step)

@@ -1,43 +1,24 @@
 """Parameters that are meant to train and do not: in no optimizer, frozen, or without a gradient."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.counted import COUNTS, LATER, SHARE, Counts, Dead
 from diagd.daemon.detectors.numerics.rates import highest
 from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, is_router, weights
+from diagd.daemon.detectors.numerics.zeroed import zero
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import curve_of, figure
-from diagd.daemon.detectors.training.rewards import teach_nothing
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
-COUNTS = 2  # in a row that must show the same
-LATER = 4  # and where a first stretch of training may well look so
-LONG = 8  # and where it is meant to at first
-SHARE = 0.25  # of the elements, or the parameters, that are meant to train: less may be a branch that is not used
 FEW = 1 / 3  # of those that an optimizer owns
 MANY = 0.5  # of the parameters, however small they are
 MOVED_SAMPLES = 4
 STILL_SHARE = 0.25
 FADED = 1e-6  # of the largest gradient that it had: what is learned stands still, too
-FLOAT16 = 2  # in autocast/on
-
-
-class Dead(NamedTuple):
-    """One way of being dead, as one rank shows it."""
-
-    key: str
-    severity: Severity
-    text: str
-    why: str
-    names: tuple[str, ...]
-    step: int
-    confidence: float
-    facts: tuple[str, ...]
-    kind: str = "training.dead_parameters"
 
 
 def dead(scene: Scene) -> Iterator[Finding]:
@@ -62,36 +43,6 @@ def _finding(by_rank: dict[int, Dead]) -> Finding:
     text = f"{one.text} ({words.ranks_text(ranks)})" if len(ranks) > 1 else one.text
     return finding(one.kind, one.severity, ranks, text, why, names=one.names, step=one.step,
                    key=f"dead {one.key}")  # fmt: skip
-
-
-class Counts:
-    """What one rank has counted, newest last."""
-
-    def __init__(self, scene: Scene, rank: int) -> None:
-        self.scene, self.rank = scene, rank
-
-    def last(self, what: str, count: int = 1) -> list[float]:
-        """The newest counts; fewer where there are not so many yet."""
-        series = self.scene.state.signals.series(self.rank, f"parameters/{what}")
-        return series.values[-count:].tolist() if series is not None else []
-
-    def always(self, what: str, count: int = COUNTS) -> float:
-        """The least of so many newest counts; 0 where there are fewer."""
-        values = self.last(what, count)
-        return min(values) if len(values) >= count else 0.0
-
-    def names(self, what: str) -> tuple[str, ...]:
-        """Some of those that were counted."""
-        fact = self.scene.state.signals.fact(self.rank, f"parameters/{what}")
-        return tuple(fact[1].split(", ")) if fact is not None else ()
-
-    def since(self, what: str) -> int:
-        """The step of the first count of the newest stretch above 0."""
-        series = self.scene.state.signals.series(self.rank, f"parameters/{what}")
-        if series is None or not len(series):
-            return 0
-        zero = np.flatnonzero(series.values == 0)
-        return int(series.steps[min(zero[-1] + 1 if len(zero) else 0, len(series) - 1)])
 
 
 def replaced(counts: Counts) -> Dead | None:
@@ -220,44 +171,6 @@ def _unrouted(counts: Counts, routers: list[str]) -> Dead:
         " made of",
         tuple(routers), counts.since("without_gradient"), 0.85,
         (f"parameters in the optimizer without a gradient: {', '.join(routers)}",),
-    )  # fmt: skip
-
-
-def zero(counts: Counts) -> Dead | None:
-    """A good part of what is to train has gradients that are exactly zero, always."""
-    dead_, owned = counts.always("zero_gradient", LATER), counts.last("owned")
-    names = counts.names("zero_gradient")
-    if not dead_ or dead_ < SHARE * owned[-1] or (names and all(map(is_expert, names))):
-        return None
-    if names and all(is_expert(n) or is_besides(n) for n in names) and not counts.always("zero_gradient", LONG):
-        return None  # a half of an adapter begins at zero on purpose, and the other half with it
-    if teach_nothing(counts.scene):
-        return None
-    text = (
-        f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"
-        f" {', '.join(names[:3])}"
-    )
-    if _is_flushed(counts):
-        return _flushed(counts, names, text)
-    return Dead(
-        "zero", Severity.WARNING, text, "what follows them passes on nothing: dead units, a factor of zero, a clamp",
-        names, counts.since("zero_gradient"), 0.85, (f"gradients of norm 0 so far: {', '.join(names)}",),
-    )  # fmt: skip
-
-
-def _is_flushed(counts: Counts) -> bool:
-    """Whether the rank computes in float16 and scales no loss: what is below 6e-8 is 0 then."""
-    signals = counts.scene.state.signals
-    cast = signals.series(counts.rank, "autocast/on")
-    return cast is not None and bool(cast.values[-1] == FLOAT16) and not signals.series(counts.rank, "scaler/scale")
-
-
-def _flushed(counts: Counts, names: tuple[str, ...], text: str) -> Dead:
-    return Dead(
-        "flushed", Severity.WARNING, f"{text}; the forward pass is in float16, and no GradScaler scales the loss",
-        "float16 has no numbers below 6e-8 (2^-24): gradients that are smaller are 0 there, and with them all that lies"
-        " before; a factor of 0 behind the named layers would show alike", (*names[:18], "float16", "grad_scaler"),
-        counts.since("zero_gradient"), 0.7, (f"gradients of norm 0 so far: {', '.join(names)}",), "precision.underflow",
     )  # fmt: skip
 
 
