@@ -41,6 +41,21 @@ def test_what_a_look_causes_is_not_the_ranks_progress(tmp_path: Path) -> None:
     assert read(tmp_path, meter) == before
 
 
+def test_a_child_that_works_on_while_it_is_looked_at_shows_life(tmp_path: Path) -> None:
+    proc, meter = Procfs(tmp_path), Meter(7, Procfs(tmp_path))
+    process(tmp_path, 7)
+    process(tmp_path, 8, parent=7, ticks=(200, 0, 0, 0))
+    meter.refresh_children([8])
+    before, stat = read(tmp_path, meter), proc.stat(7)
+    assert stat is not None
+    for ticks, moved in ((203, False), (300, True)):
+        raw = meter.raw(stat, 0.0)
+        process(tmp_path, 8, parent=7, ticks=(ticks, 0, 0, 0))
+        meter.refresh_children([])
+        meter.leave_out(stat, raw, 0.0)
+        assert (read(tmp_path, meter).children_cpu_s > before.children_cpu_s) == moved
+
+
 def test_children_count_while_they_live_and_after_they_were_waited_for(tmp_path: Path) -> None:
     meter = Meter(7, Procfs(tmp_path))
     process(tmp_path, 7, ticks=(0, 0, 100, 0), io=(0, 0))

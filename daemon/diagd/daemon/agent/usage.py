@@ -16,6 +16,7 @@ GONE = "gone"  # of a child: it ended, nobody saw how
 DATA_WORKER = "pt_data_worker"  # the name that torch gives the main thread of its workers
 _THREADS_EVERY_S = 10.0  # until it is found, diagd's thread is looked for this often
 _ENDED_CHILDREN = 32
+CHILD_STACK_S = 0.05  # of CPU, to write one's stack: milliseconds, where it is asked to
 
 
 class Usage(NamedTuple):
@@ -100,6 +101,8 @@ class Meter:
     def leave_out(self, stat: Stat, raw_before: Usage, now_s: float) -> None:
         """Do not count what was used since a raw reading: a look at the rank caused it."""
         caused = self.raw(stat, now_s).minus(raw_before).at_least(NOTHING)
+        most_s = CHILD_STACK_S * len(self.living_children())
+        caused = caused._replace(children_cpu_s=min(caused.children_cpu_s, most_s))  # more is their own work
         self._discount = self._discount.plus(caused)
 
     def refresh_children(self, pids: list[int]) -> None:
