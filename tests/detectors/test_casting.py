@@ -76,3 +76,20 @@ HEALTHY: dict[str, Ranks] = {
 @pytest.mark.parametrize("ranks", HEALTHY.values(), ids=HEALTHY)
 def test_of_other_trainings_nothing_is_said(ranks: Ranks) -> None:
     assert find(*ranks) == []
+
+
+@pytest.mark.parametrize(("again", "step"), [
+    ([0.0, 0.0, 0.0], 10),
+    ([1.0, 0.0, 0.0], 18),
+    ([1.0, 1.0, 0.0], None),
+    ([1.0, 1.0, 1.0], None),
+    ([0.5, 0.5, 0.5], None),  # an island that is meant to be
+])  # fmt: skip
+def test_what_is_run_again_without_it_is_told(again: list[float], step: int | None) -> None:
+    made = job(2)
+    for rank in range(2):
+        signals(made.state, rank, "autocast/again", range(10, 10 + 8 * len(again), 8), again)
+    found = list(autocast_off(scene_of(made.state)))
+    assert [(f.kind, f.ranks, f.step, f.causes[0].key) for f in found] == (
+        [("precision.autocast_off", (0, 1), step, "recomputed")] if step is not None else []
+    )

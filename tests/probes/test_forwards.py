@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 from diagd.probes import forwards
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
+from diagd.probes.signals import SIGNALS
 
 
 def run() -> None:
@@ -53,3 +56,52 @@ def test_what_evaluates_in_another_thread_does_not_count(looking: None) -> None:
 
     in_a_thread(evaluate)
     assert forwards.PASS.calls == 0
+
+
+class Kept(torch.autograd.Function):
+    """A checkpoint made by hand: keeps the input, and runs the module again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, module: torch.nn.Module, x: torch.Tensor) -> Any:
+        ctx.module = module
+        ctx.save_for_backward(x)
+        return module(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            again = ctx.module(x)
+        torch.autograd.backward(again, grads[0].to(again.dtype))
+        return None, x.grad
+
+
+def by_hand(module: torch.nn.Module, x: torch.Tensor) -> Any:
+    return Kept.apply(module, x)  # type: ignore[no-untyped-call]
+
+
+def by_torch(module: torch.nn.Module, x: torch.Tensor) -> Any:
+    return torch.utils.checkpoint.checkpoint(module, x, use_reentrant=True)
+
+
+def not_again(module: torch.nn.Module, x: torch.Tensor) -> Any:
+    with torch.no_grad():
+        module(x)
+    return module(x)
+
+
+@pytest.mark.parametrize(("way", "told"), [(by_hand, [0.0]), (by_torch, [1.0]), (not_again, [])])
+def test_what_is_run_again_in_the_backward_pass_is_seen_with_its_autocast(
+    way: Callable[[torch.nn.Module, torch.Tensor], Any], told: list[float], looking: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    seen: dict[str, list[float]] = {}
+    monkeypatch.setattr(SIGNALS, "record", lambda name, value: seen.setdefault(name, []).append(value))
+    block = torch.nn.Linear(4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = way(block, torch.ones(2, 4, requires_grad=True)).float().sum()
+    forwards._before_backward(None)
+    loss.backward()
+    forwards._after_backward(None)
+    assert seen.get("autocast/again", []) == told
+    assert not forwards.PASS.repeating

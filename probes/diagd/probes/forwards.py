@@ -3,6 +3,8 @@
 Signals, each at those steps only:
 
     autocast/share             share of the calls of modules with parameters that ran under autocast, gradients on
+    autocast/again             of those that ran under it with gradients off, and again with them in the backward pass
+                               (a checkpoint that recomputes), the share that did so under it again
     forward/absmax/<module>    largest absolute value of an output in float16, of some modules in turn
 
 No hooks are placed where something was compiled: its guards would see them. The fact `autocast/swapped` comes from here
@@ -44,6 +46,9 @@ class _Pass:
         self.depth = 0
         self.roots: list[weakref.ref[Any]] = []
         self.calls = self.under = 0
+        self.hidden: set[int] = set()  # modules that were called under autocast with gradients off
+        self.repeating = False  # the backward pass has begun, in which they may be called again
+        self.again = self.again_under = 0
         self.halves = 0  # outputs in float16 in this pass
         self.halves_before = 0
         self.turn = 0
@@ -61,7 +66,7 @@ def install(probe: Probe, module: Any) -> None:
     torch = sys.modules["torch"]
     STATE.listeners.append(_at_switch)
     _joined.append(probe)
-    turns.join(probe, _following, after=_after_step, passing=_before_backward)
+    turns.join(probe, _following, after=_after_step, passing=_before_backward, passed=_after_backward)
     before, after = _guarded(torch, probe, _entered), _guarded(torch, probe, _returned, _returned_elsewhere)
 
     def place() -> list[Any]:
@@ -129,15 +134,25 @@ def _open() -> None:
 
 def _before_backward(_: Any) -> None:
     """The first backward pass of the step begins: what led to it has been seen."""
-    if not PASS.calls:
+    if not (PASS.calls or PASS.hidden) or PASS.repeating:
         return
     began = time.thread_time_ns()
-    SIGNALS.record("autocast/share", PASS.under / PASS.calls)
+    if PASS.calls:
+        SIGNALS.record("autocast/share", PASS.under / PASS.calls)
     if PASS.taken:
         _tell_largest()
-    close()
+    PASS.repeating = bool(PASS.hidden)
+    if not PASS.repeating:
+        close()
     PASS.cost_ns = PASS.seen_ns + time.thread_time_ns() - began
     BUDGET.spent(PASS.cost_ns)
+
+
+def _after_backward(_: Any) -> None:
+    if PASS.repeating:
+        if PASS.again:
+            SIGNALS.record("autocast/again", PASS.again_under / PASS.again)
+        close()
 
 
 def close() -> None:
@@ -145,6 +160,8 @@ def close() -> None:
     while PASS.open:
         PASS.open.pop().remove()
     PASS.halves_before, PASS.calls = PASS.halves, 0
+    PASS.again, PASS.again_under, PASS.repeating = 0, 0, False
+    PASS.hidden.clear()
     PASS.taken.clear()
     PASS.casts.clear()
 
@@ -174,7 +191,7 @@ def _returned_elsewhere(module: Any, _: Any) -> None:
     """
     parameters = module.__dict__.get("_parameters")
     if parameters and (weight := _first(parameters)) is not None:
-        _count(sys.modules["torch"], weight)
+        _count(sys.modules["torch"], module, weight)
 
 
 def _first(parameters: dict[str, Any]) -> Any:
@@ -182,12 +199,18 @@ def _first(parameters: dict[str, Any]) -> Any:
     return weight if weight is not None else next((p for p in parameters.values() if p is not None), None)
 
 
-def _count(torch: Any, weight: Any) -> bool:
+def _count(torch: Any, module: Any, weight: Any) -> bool:
     """Count a call; whether it was under autocast."""
     under: bool = torch.is_autocast_enabled(weight.device.type)
-    if torch.is_grad_enabled():
+    if PASS.repeating:
+        if torch.is_grad_enabled() and id(module) in PASS.hidden:
+            PASS.again += 1
+            PASS.again_under += under
+    elif torch.is_grad_enabled():
         PASS.calls += 1
         PASS.under += under
+    elif under and weight.requires_grad:
+        PASS.hidden.add(id(module))
     return under
 
 
@@ -195,7 +218,7 @@ def _note_call(module: Any, parameters: dict[str, Any]) -> None:
     torch, weight = sys.modules["torch"], _first(parameters)
     if weight is None:
         return
-    under = _count(torch, weight)
+    under = _count(torch, module, weight)
     if under and autocast.REGION.open and torch.is_autocast_cache_enabled():
         _compare(torch, module, weight)
 

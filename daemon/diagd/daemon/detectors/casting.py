@@ -16,6 +16,7 @@ from diagd.daemon.state.signals import Series, SignalBook
 
 BEFORE, SINCE = 12, 8  # steps with it without a break, and then without it
 LOOKS = 3  # at forward passes, of which a few are looked at
+AGAIN = 2  # looks at backward passes
 MUCH = 0.3  # share of the modules' calls that ran under it
 NAMES = {1: "bfloat16", 2: "float16", 3: "another dtype"}
 
@@ -31,6 +32,32 @@ def autocast_off(scene: Scene) -> Iterator[Finding]:
             yield _off(ranks, stopped)
         return
     yield from _differing(scene.state, ranks)
+    yield from _recomputed(signals)
+
+
+def _recomputed(signals: SignalBook) -> Iterator[Finding]:
+    """Parts of the model that a checkpoint runs again in the backward pass, without the autocast that they ran under.
+
+    torch.utils.checkpoint restores it; gradients are otherwise taken at other values than the loss was made of.
+    """
+    found: dict[int, int] = {}
+    for rank in signals.ranks("autocast/again"):
+        again = signals.series(rank, "autocast/again")
+        if again is not None and len(again) >= AGAIN and (again.values[-AGAIN:] < MUCH).all():
+            under = np.flatnonzero(again.values >= MUCH)
+            found[rank] = int(again.steps[int(under[-1]) + 1 if len(under) else 0])
+    if not found:
+        return
+    ranks, step = tuple(sorted(found)), min(found.values())
+    text = (
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'runs', 'run')} modules again in the backward pass without the"
+        f" autocast that they ran under in the forward pass, at the latest since step {step}"
+    )
+    told = tuple(
+        Evidence("modules that ran under autocast with gradients off ran again with gradients on, and not under it",
+                 "probe", rank, since) for rank, since in sorted(found.items())[:4]
+    )  # fmt: skip
+    yield _finding(ranks, "recomputed", text, told, step)
 
 
 def _stopped(signals: SignalBook, rank: int) -> int | None:
