@@ -93,6 +93,13 @@ def test_only_the_server_waits_and_a_worker_that_came_and_went_on_is_no_culprit(
     assert (found.ranks, found.waiting_ranks) == ((1,), (0, 2))
 
 
+def test_a_worker_that_has_done_much_since_it_came_is_no_culprit_either() -> None:
+    made = job(3).makes_store(0, workers=3).waits(1, seq=120).waits(2, seq=120)
+    made.state.signals.put_fact(2, "store/joined", 100, "node-9:7000,node-0:4000")
+    found = made.passes(3).finds()
+    assert (found.ranks, found.waiting_ranks) == ((1,), (0, 2))
+
+
 def test_of_a_store_for_a_part_of_the_ranks_it_is_not_known_who_is_missing() -> None:
     found = job(4).makes_store(0, workers=2).waits(1, seq=120).waits(2, seq=120).waits(3, seq=120).passes(3).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (0,), (1, 2, 3))

@@ -1,17 +1,25 @@
-"""The key-value store: the waits on it block, and a key set by the user's own code may be what others wait for."""
+"""The key-value store: the waits on it block, and a key set by the user's own code may be what others wait for.
+
+Fact `store/joined`: the stores of the script's own that this rank has helped to make, as host:port. Of that the record
+of operations may hold nothing any more by the time that another rank is asked for.
+"""
 
 import sys
 import time
+from collections import deque
 from typing import Any
 
 from diagd.probes import groups, sites
 from diagd.probes.box.layout import FieldIndex, Flag, Op
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 _BLOCKING = {"get": Op.STORE_GET, "multi_get": Op.STORE_GET, "wait": Op.STORE_WAIT, "barrier": Op.STORE_WAIT}
 _SETTING = ("set", "add", "compare_set", "multi_set", "append")
+_STORES = 16  # the newest ones
 _patches = Patches()
+_made: deque[str] = deque(maxlen=_STORES)
 
 
 def install(probe: Probe, module: Any) -> None:
@@ -24,12 +32,13 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module.Store, name, wrapper(probe, before, _after, _failed))
     tcp = getattr(sys.modules.get("torch._C._distributed_c10d"), "TCPStore", None)
     if tcp is not None:
-        _patches.replace(tcp, "__init__", wrapper(probe, _before_join, _after, _failed))
+        _patches.replace(tcp, "__init__", wrapper(probe, _before_join, _after_join, _failed_join))
 
 
 def remove() -> None:
     """Put torch's own methods back."""
     _patches.undo()
+    _made.clear()
 
 
 def _recorder(op: Op, only_from_user: bool) -> Any:
@@ -61,8 +70,20 @@ def _before_join(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ring = box.ring()
     if ring is None:
         return None
-    detail = box.passing(f"{given.get('host_name')}:{given.get('port')}")
-    return ring, ring.begin(Op.STORE_JOIN, -1, 0, 0, 0, -1, 0, sites.site(frame), detail, workers, 0, ())
+    where = f"{given.get('host_name')}:{given.get('port')}"
+    begun = ring.begin(Op.STORE_JOIN, -1, 0, 0, 0, -1, 0, sites.site(frame), box.passing(where), workers, 0, ())
+    return (ring, begun), where
+
+
+def _after_join(token: Any, result: Any) -> None:
+    operation, where = token
+    _after(operation, result)
+    _made.append(where)
+    SIGNALS.fact("store/joined", ",".join(_made))
+
+
+def _failed_join(token: Any, error: BaseException) -> None:
+    _failed(token[0], error)
 
 
 def _keys(given: Any) -> str:

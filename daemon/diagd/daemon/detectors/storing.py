@@ -120,12 +120,18 @@ def _not_joined(scene: Scene, wait: Wait, ranks: tuple[int, ...]) -> tuple[int, 
     if wait.op.numel != state.world_size:
         return ()
     others = (r for r in range(state.world_size) if r not in ranks and r in state.details)
-    return tuple(r for r in others if not any(_same_store(op, wait.op) for op in state.detail(r).history))
+    return tuple(r for r in others if _port(wait.op.detail) not in _joined(scene, r))
 
 
-def _same_store(op: Operation, other: Operation) -> bool:
-    """By the port: ranks may call the host by different names."""
-    return op.name == "STORE_JOIN" and op.detail.rpartition(":")[2] == other.detail.rpartition(":")[2]
+def _joined(scene: Scene, rank: int) -> set[str]:
+    """The ports of the stores that a rank has come to: ranks may call the host by different names."""
+    fact = scene.state.signals.fact(rank, "store/joined")
+    made = [op.detail for op in scene.state.detail(rank).history if op.name == "STORE_JOIN"]
+    return {_port(place) for place in (*made, *(fact[1].split(",") if fact is not None else ()))}
+
+
+def _port(place: str) -> str:
+    return place.rpartition(":")[2]
 
 
 def _join_said(scene: Scene, wait: Wait, ranks: tuple[int, ...], missing: tuple[int, ...]) -> str:
