@@ -282,15 +282,14 @@ def zeros(**series: Sequence[float]) -> Job:
     return made
 
 
-@pytest.mark.parametrize(("bits", "kind"), [
-    ([11.0] * 6, "precision.underflow"),
-    ([11.0, 24.0, 24.0, 24.0, 24.0], "training.dead_parameters"),
-    ([8.0] * 6, "training.dead_parameters"),  # bfloat16 has the range of float32
-    ([11.0] * 3, "training.dead_parameters"),
+@pytest.mark.parametrize(("half", "kind"), [
+    ([1.0] * 6, "precision.underflow"),
+    ([0.0, 1.0, 1.0, 0.0, 1.0, 1.0], "training.dead_parameters"),
+    ([1.0] * 3, "training.dead_parameters"),
 ])  # fmt: skip
-def test_gradients_of_zero_that_came_through_float16_are_laid_to_the_dtype(bits: list[float], kind: str) -> None:
+def test_gradients_of_zero_that_came_through_float16_are_laid_to_the_dtype(half: list[float], kind: str) -> None:
     made = zeros()
-    signals(made.state, 0, "gradients/bits", range(2, 2 + len(bits)), bits)
+    signals(made.state, 0, "gradients/half", range(2, 2 + len(half)), half)
     (one,) = found(made)
     assert one.kind == kind
     assert ("have come through float16" in one.summary) == (kind == "precision.underflow")
@@ -851,3 +850,42 @@ def test_an_optimizer_that_steps_without_any_gradient(bare: list[float], told: i
     made = run(2, parameters__bare=bare, parameters__owned=[6.0] * len(bare), grad_norm=[1.0] * 8)
     steps = [(f.kind, f.step, f.ranks) for f in found(made) if f.causes[0].key == "bare"]
     assert steps == ([("training.dead_parameters", told, (0, 1))] if told else [])
+
+
+# --- a game that is over
+
+
+def game(gen: Sequence[float], disc: Sequence[float], adversarial: bool = True) -> Job:
+    """Two models of two matrices each."""
+    made = run(2, grad_norm=[1.0] * 16)
+    for name, levels in (
+        ("Gen.a.weight", gen),
+        ("Gen.b.weight", gen),
+        ("Disc.a.weight", disc),
+        ("Disc.b.weight", disc),
+    ):
+        norms(made, name, levels, ranks=(0, 1), every=4)
+    if adversarial:
+        everywhere(made.state, range(2), {"logged/d_loss": [0.5] * 16, "logged/g_loss": [0.5] * 16})
+    return made
+
+
+LOST = [0.3 * 0.4**n for n in range(16)]
+EVEN = [0.3, 0.2] * 8
+
+
+def test_a_game_that_one_side_has_won_is_told_by_gradients_that_have_faded() -> None:
+    (one,) = found(game(LOST, LOST))
+    assert (one.kind, one.ranks, one.causes[0].key) == ("numerics.gradient_vanishing", (0, 1), "saturated")
+    assert set(one.names) == {"Gen.a.weight", "Gen.b.weight", "Disc.a.weight", "Disc.b.weight"}
+    (one,) = found(game(LOST, EVEN))
+    assert set(one.names) == {"Gen.a.weight", "Gen.b.weight"}
+
+
+@pytest.mark.parametrize(("gen", "disc", "adversarial"), [
+    (LOST, LOST, False),  # two models that have learned what there is
+    (EVEN, EVEN, True),
+    ([0.3 * 0.6**n for n in range(16)], EVEN, True),
+])  # fmt: skip
+def test_a_game_that_goes_on_is_quiet(gen: list[float], disc: list[float], adversarial: bool) -> None:
+    assert found(game(gen, disc, adversarial)) == []

@@ -1,4 +1,4 @@
-"""How many bits numbers have, and what is told of the gradients of a real step."""
+"""Which numbers are float16's, and what is told of the gradients of a real step."""
 
 import pytest
 import torch
@@ -8,14 +8,18 @@ from diagd.probes import bits
 from diagd.probes.signals import SIGNALS
 
 
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float16, 11), (torch.bfloat16, 8), (torch.float32, 24)])
-def test_a_dtype_has_so_many_bits(dtype: torch.dtype, most: int) -> None:
-    values = torch.randn(4000, generator=torch.Generator().manual_seed(1)).to(dtype).float()
-    assert max(bits.bits(value) for value in (values / 4).tolist()) == most
-    assert [bits.bits(value) for value in (1.0, -0.5, 3.0, 2.0**-24, 1.0 + 2.0**-23)] == [1, 1, 2, 1, 24]
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_numbers_tell_in_which_dtype_they_were(dtype: torch.dtype, size: float) -> None:
+    values = (size * torch.randn(4000, generator=torch.Generator().manual_seed(1))).to(dtype).float().abs()
+    assert bits.are_half(values[values > 0].tolist()) == (dtype is torch.float16)
 
 
-@pytest.mark.parametrize(("through", "told"), [(torch.float16, [11.0]), (torch.float32, [24.0])])
+def test_round_numbers_were_not_necessarily_in_float16() -> None:
+    assert not bits.are_half([0.5, 0.25, 1.0, 3.0] * 8)
+
+
+@pytest.mark.parametrize(("through", "told"), [(torch.float16, [1.0]), (torch.bfloat16, [0.0]), (torch.float32, [0.0])])
 def test_gradients_tell_through_which_dtype_they_came(
     through: torch.dtype, told: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,10 @@
-"""How many bits the gradients of float32 parameters have: fewer than 24 where they came through a narrower dtype.
+"""Whether the gradients of float32 parameters came through float16: by the numbers themselves.
 
-A number that was in float16 has 11 significant bits, one from bfloat16 has 8 (IEEE 754, and its upper half): what a
-communication hook sends in half precision, or autocast computes in it, shows so in any few elements. Powers of two
-(a loss scale, a mean over 2, 4 or 8 ranks) change no bit.
+A number that was in float16 has at most 11 significant bits, the last of them worth 2^-24 or more (IEEE 754): tiny ones
+are whole multiples of that. What a communication hook sends in float16, or autocast computes in it, shows so in any few
+elements. Those that came through bfloat16 have 8 bits, of which the last may be worth far less.
 
-    gradients/bits    the most of any of the elements that were looked at
+    gradients/half    1 where all elements that were looked at are such numbers and not just coarse ones, else 0
 """
 
 import math
@@ -17,6 +17,8 @@ from diagd.probes.signals import SIGNALS
 TENSORS = 8
 ELEMENTS = 32  # of each
 LEAST = 16  # that are not zero
+BITS, LAST = 11, -24
+COARSE_BITS, SMALL = 8, 2.0**-16  # bfloat16's; below this its last bit is worth less than LAST
 
 
 def tell(parameters: list[Any], step: int) -> None:
@@ -34,12 +36,20 @@ def tell(parameters: list[Any], step: int) -> None:
 
 
 def _tell(values: list[float], step: int) -> None:
-    found = [bits(value) for value in values if value and math.isfinite(value)]
-    if len(found) >= LEAST:
-        SIGNALS.record("gradients/bits", float(max(found)), step)
+    there = [abs(value) for value in values if value and math.isfinite(value)]
+    if len(there) >= LEAST:
+        SIGNALS.record("gradients/half", float(are_half(there)), step)
 
 
-def bits(value: float) -> int:
-    """The significant bits of a float32 that is not zero, without zeros at the end: 1 to 24."""
-    mantissa = int(abs(math.frexp(value)[0]) * (1 << 24))
-    return 24 - (mantissa & -mantissa).bit_length() + 1
+def are_half(values: list[float]) -> bool:
+    """Whether these numbers above 0 are float16's, and neither all bfloat16's nor all round."""
+    bits, last = zip(*map(_bits, values), strict=True)
+    return max(bits) <= BITS and min(last) >= LAST and (max(bits) > COARSE_BITS or min(values) < SMALL)
+
+
+def _bits(value: float) -> tuple[int, int]:
+    """Significant bits of a float32, without zeros at the end, and the exponent of the last one's worth."""
+    mantissa, exponent = math.frexp(value)
+    whole = int(mantissa * (1 << 24))
+    zeros = (whole & -whole).bit_length() - 1
+    return 24 - zeros, exponent - 24 + zeros

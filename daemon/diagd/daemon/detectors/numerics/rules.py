@@ -12,6 +12,7 @@ from diagd.daemon.detectors.numerics import (
     kept,
     nonfinite,
     rates,
+    saturated,
     starved,
     vanishing,
 )
@@ -24,6 +25,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     kept.discarded,
     kept.stepped_between,
     vanishing.vanishing,
+    saturated.saturated,
     ceased.ceased,
     imbalance.imbalances,
     starved.starved,

@@ -1,7 +1,5 @@
 """Gradients that are exactly zero at every step: of what passes on nothing, or of numbers too small for a dtype."""
 
-import numpy as np
-
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.numerics.counted import LATER, SHARE, Counts, Dead
 from diagd.daemon.detectors.numerics.weights import is_besides, is_expert
@@ -9,7 +7,6 @@ from diagd.daemon.detectors.training.rewards import teach_nothing
 
 LONG = 8  # counts in a row, where it is meant to be so at first
 FLOAT16 = 2  # in autocast/on
-FLOAT16_BITS, BFLOAT16_BITS = 11, 8  # significant ones
 
 
 def zero(counts: Counts) -> Dead | None:
@@ -42,10 +39,9 @@ def _is_flushed(counts: Counts) -> bool:
 
 
 def _is_sent_in_half(counts: Counts) -> bool:
-    """Whether gradients of float32 parameters have no more bits than float16 has, and more than bfloat16."""
-    bits = counts.scene.state.signals.series(counts.rank, "gradients/bits")
-    newest = bits.values[-LATER:] if bits is not None else np.zeros(0)
-    return len(newest) == LATER and bool(BFLOAT16_BITS < newest.max() <= FLOAT16_BITS)
+    """Whether the gradients of float32 parameters are float16's numbers."""
+    half = counts.scene.state.signals.series(counts.rank, "gradients/half")
+    return half is not None and len(half) >= LATER and bool(half.values[-LATER:].all())
 
 
 def _flushed(counts: Counts, names: tuple[str, ...], text: str) -> Dead:
