@@ -18,7 +18,7 @@ TENSORS = 8
 ELEMENTS = 32  # of each
 LEAST = 16  # that are not zero
 BITS, LAST = 11, -24
-COARSE_BITS, SMALL = 8, 2.0**-16  # bfloat16's; below this its last bit is worth less than LAST
+COARSE_BITS, SMALL, SOME = 8, 2.0**-17, 8  # bfloat16's; below this its last bit is worth less than LAST; so many
 
 
 def tell(parameters: list[Any], step: int) -> None:
@@ -44,7 +44,8 @@ def _tell(values: list[float], step: int) -> None:
 def are_half(values: list[float]) -> bool:
     """Whether these numbers above 0 are float16's, and neither all bfloat16's nor all round."""
     bits, last = zip(*map(_bits, values), strict=True)
-    return max(bits) <= BITS and min(last) >= LAST and (max(bits) > COARSE_BITS or min(values) < SMALL)
+    small = sum(value < SMALL for value in values)
+    return max(bits) <= BITS and min(last) >= LAST and (max(bits) > COARSE_BITS or small >= SOME)
 
 
 def _bits(value: float) -> tuple[int, int]:
