@@ -852,6 +852,22 @@ def test_an_optimizer_that_steps_without_any_gradient(bare: list[float], told: i
     assert steps == ([("training.dead_parameters", told, (0, 1))] if told else [])
 
 
+# --- one of several optimizers that is never cleared
+
+
+def test_of_several_optimizers_the_one_whose_gradients_are_never_cleared_is_found() -> None:
+    made = run(2, grad_norm=[1.0] * 60, gradients__kept=[0.0] * 60)
+    for rank in range(2):
+        signals(made.state, rank, "gradients/kept@1", range(30, 60), [1.0] * 30)
+        signals(made.state, rank, "grad_norm@1", range(30, 60, 2), [1.0 + step for step in range(15)])
+    (one,) = found(made)
+    assert (one.kind, one.ranks, one.step) == ("training.gradient_accumulation", (0, 1), 30)
+    rests = run(2, grad_norm=[1.0] * 60, gradients__kept=[0.0] * 60)
+    signals(rests.state, 0, "gradients/kept@1", range(30, 60), [1.0] * 30)
+    signals(rests.state, 0, "grad_norm@1", range(30, 60, 2), [1.0] * 15)
+    assert found(rests) == []
+
+
 # --- a game that is over
 
 

@@ -135,6 +135,15 @@ def test_a_term_that_is_0_from_one_step_to_the_next_is_worth_knowing() -> None:
     assert (found.kind, found.severity, found.names) == ("training.loss_component", "info", ("aux_loss",))
 
 
+def test_a_term_that_joined_in_late_and_is_0_again_is_told() -> None:
+    late = np.concatenate([np.zeros(10), around(0.2, 0.03, 15), np.zeros(25)])
+    (found,) = Learning(logged(loss_sup=falling(50, 2, 0.4), loss_unsup=late)).find()
+    assert (found.kind, found.severity, found.names) == ("training.loss_component", "info", ("loss_unsup",))
+    assert "since step 26" in found.summary
+    few = np.concatenate([np.zeros(22), around(0.2, 0.03, 4), np.zeros(25)])
+    assert Learning(logged(loss_sup=falling(51, 2, 0.4), loss_unsup=few)).kinds() == []
+
+
 def test_a_term_that_was_learned_to_a_tenth_before_it_was_0_is_too() -> None:
     part = np.concatenate([falling(120, 4.0, 0.3, 40.0, noise=0.1), np.zeros(25)])
     (found,) = Learning(logged(loss_mlm=part, loss_style=falling(145, 0.7, 0.01), loss=falling(145))).find()

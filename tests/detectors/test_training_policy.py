@@ -47,6 +47,18 @@ def test_a_policy_that_has_become_certain_while_its_reward_rose_is_worth_knowing
     assert Learning(run).kinds() == [("entropy_collapse", "info")]
 
 
+@pytest.mark.parametrize(("reward", "said"), [
+    (steps(np.linspace(-1.0, -0.2, 25), around(-0.2, 0.05, 65)), True),
+    (np.linspace(-1.0, 0.5, 90), False),  # what makes it certain is worth something
+])  # fmt: skip
+def test_a_policy_that_is_as_good_as_certain_and_gains_nothing_by_it_is_worth_knowing(
+    reward: Floats, said: bool
+) -> None:
+    run = logged(entropy=steps(fades(60, 2.4, 0.15), around(0.14, 0.01, 30)), reward=reward)
+    assert Learning(run).kinds() == ([("entropy_collapse", "info")] if said else [])
+    assert Learning(logged(entropy=steps(fades(60, 2.4, 0.5), around(0.5, 0.01, 30)), reward=reward)).kinds() == []
+
+
 def test_entropy_that_is_gone_with_the_reward_is_a_collapse() -> None:
     reward = steps(np.linspace(0.1, 0.6, 50), np.linspace(0.6, 0.2, 10), around(0.2, 0.01, 30))
     run = logged(entropy=steps(fades(60, 1.6, 0.02), [0.004] * 30), reward=reward)

@@ -40,7 +40,8 @@ class _Optimizer:
 
     def __init__(self, optimizer: Any, number: int) -> None:
         self.ref = weakref.ref(optimizer)
-        self.title = "grad_norm" if number == 0 else f"grad_norm@{number}"
+        self.suffix = f"@{number}" if number else ""
+        self.title = f"grad_norm{self.suffix}"
         self.every = 1
         self.cost_ns = 0
         self.step_ns = 0
@@ -121,7 +122,7 @@ def _before(optimizer: Any) -> None:
     NORMS.rates.before_step(optimizer, step)
     kept = one.kept.before_step()
     if kept is not None:
-        SIGNALS.record("gradients/kept", kept, step)
+        SIGNALS.record(f"gradients/kept{one.suffix}", kept, step)
     if (discarded := one.kept.discards()) is not None:
         SIGNALS.record("gradients/discarded", discarded, step)
     if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:

@@ -9,7 +9,7 @@ Names, each with the unit that the script computes in:
     grad_norm/<parameter>   of one parameter's gradient; likewise param_norm/<parameter>
     update_norm/<parameter> 2-norm of what one step changed of it
     clip_norm               what clipping returned, the norm before it; clip_norm/limit what it was told to clip to
-    gradients/kept          1 where the gradients of the step before were not cleared
+    gradients/kept          1 where the gradients of the step before were not cleared; @1, …: of later optimizers
     gradients/discarded     part of the backward passes of a step with several, whose gradients were cleared unused
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)

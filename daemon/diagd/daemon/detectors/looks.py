@@ -13,6 +13,7 @@ from diagd.daemon.state.model import CALL, INPUT, WAIT, Frame
 from diagd.daemon.state.pace import Seen
 
 MOST_PLACES = 3
+MUCH_IN_MEETINGS = 0.3  # of the looks
 OFTEN_LOOKS = 3
 # A part of the time that is seen in so many looks is known to a tenth or so: sqrt(p (1 - p) / n).
 ENOUGH_LOOKS = 20
@@ -133,6 +134,16 @@ def places(
     return tuple(Location(rank, frame) for frame in found)
 
 
+def meetings(state: JobState, rank: int) -> tuple[Location, ...]:
+    """Frames of the user's that it was in an operation with the others from most often, where it is often in one."""
+    mine = [look for look in recent(state, rank) if look.role == "rank"]
+    shares = _shares(mine, of=_waits_for_others)
+    if sum(shares.values()) < MUCH_IN_MEETINGS:
+        return ()
+    often = sorted(shares, key=lambda frame: -shares[frame])
+    return tuple(Location(rank, frame) for frame in often[:MOST_PLACES])
+
+
 def _same_line(frame: Frame, other: Frame) -> bool:
     return (frame.file, frame.line) == (other.file, other.line)
 
@@ -150,10 +161,12 @@ def _most_often(looks: Sequence[Seen], compared: Sequence[Sequence[Seen]], least
     return sorted(enough, key=lambda frame: -more[frame])[: MOST_PLACES + 1]
 
 
-def _shares(looks: Sequence[Seen]) -> dict[Frame, float]:
+def _shares(looks: Sequence[Seen], of: Callable[[Seen], bool] | None = None) -> dict[Frame, float]:
+    """The share of each place in the looks, of those that count: where it does not wait for others, if not said."""
     counted: Counter[Frame] = Counter()
     for look in looks:
-        if not _waits_for_others(look) and (frame := next((f for f in look.frames if f.user), None)) is not None:
+        counts = of(look) if of is not None else not _waits_for_others(look)
+        if counts and (frame := next((f for f in look.frames if f.user), None)) is not None:
             counted[frame] += look.times
     total = max(sum(look.times for look in looks), 1)
     return {frame: times / total for frame, times in counted.items()}

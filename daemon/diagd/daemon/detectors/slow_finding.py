@@ -15,7 +15,9 @@ def finding_of(
     """The finding; `backward`: the backward pass may be where they are slow; `beyond`: which looks tell the place."""
     data = kind == "slow.data"
     others = tuple(r for r in scene.state.paces if r not in ranks)
-    locations = tuple(
+    met = kind == "slow.collective"
+    locations = tuple(place for r in ranks for place in looks.meetings(scene.state, r)) if met else ()
+    locations = locations or tuple(
         place for r in ranks for place in looks.places(scene.state, r, data, others, backward=backward, beyond=beyond)
     )
     where = words.place_text(locations[0].frame) if locations else ""

@@ -11,6 +11,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
+KEPT = "gradients/kept"
 LEAST = 10  # steps in a row, from the first that was seen on
 MOST_LOST = 0.45  # of a step's passes: of two, one
 TURNS, LONGEST = 6, 32  # times in a row that gradients are cleared after the same number of steps; at most so many
@@ -18,9 +19,13 @@ _GROUP = re.compile(r"lr/\d+/group")
 GROWN = 1.5  # times the norm at first: gradients that only rest there are not what is applied
 
 
-def kept_since(scene: Scene, rank: int) -> int | None:
-    """The step since when the gradients of each step are still in the next one's; None where they are not."""
-    curve = curve_of(scene.state.signals.series(rank, "gradients/kept"))
+def kept_since(scene: Scene, rank: int, suffix: str = "") -> int | None:
+    """The step since when the gradients of each step are still in the next one's; None where they are not.
+
+    Args:
+        suffix: Of the optimizer, in the names of its signals.
+    """
+    curve = curve_of(scene.state.signals.series(rank, KEPT + suffix))
     if len(curve.values) < LEAST or not (curve.values[-LEAST:] > 0).all():
         return None
     cleared = np.flatnonzero(curve.values == 0)
@@ -28,10 +33,15 @@ def kept_since(scene: Scene, rank: int) -> int | None:
 
 
 def accumulation(scene: Scene) -> Iterator[Finding]:
-    """Ranks that never clear their gradients."""
-    signals = scene.state.signals
-    since = {r: step for r in signals.ranks("gradients/kept") if (step := kept_since(scene, r)) is not None}
-    grown = {r: growth for r in since if (growth := _growth(scene, r, since[r])) is not None}
+    """Ranks that never clear the gradients of an optimizer."""
+    since: dict[int, int] = {}
+    grown: dict[int, tuple[float, float]] = {}
+    for rank in scene.state.signals.ranks(KEPT):
+        for suffix in _optimizers(scene, rank):
+            step = kept_since(scene, rank, suffix)
+            growth = _growth(scene, rank, step, suffix) if step is not None else None
+            if step is not None and growth is not None:
+                since[rank], grown[rank] = step, growth
     if not grown:
         return
     ranks = tuple(sorted(grown))
@@ -58,8 +68,8 @@ def stepped_between(scene: Scene) -> Iterator[Finding]:
     signals = scene.state.signals
     every = {
         rank: found
-        for rank in signals.ranks("gradients/kept")
-        if not _several(scene, rank) and (found := _cleared_every(curve_of(signals.series(rank, "gradients/kept"))))
+        for rank in signals.ranks(KEPT)
+        if not _several(scene, rank) and (found := _cleared_every(curve_of(signals.series(rank, KEPT))))
     }
     if not every:
         return
@@ -124,9 +134,14 @@ def discarded(scene: Scene) -> Iterator[Finding]:
                   step=lost[ranks[0]].last_step, key="discarded")  # fmt: skip
 
 
-def _growth(scene: Scene, rank: int, since: int) -> tuple[float, float] | None:
+def _optimizers(scene: Scene, rank: int) -> list[str]:
+    names = scene.state.signals.names(rank)
+    return sorted(name.removeprefix(KEPT) for name in names if name == KEPT or name.startswith(f"{KEPT}@"))
+
+
+def _growth(scene: Scene, rank: int, since: int, suffix: str) -> tuple[float, float] | None:
     """The norm over all gradients at first and now, where it has grown."""
-    curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
+    curve = curve_of(scene.state.signals.series(rank, f"grad_norm{suffix}"))
     values = curve.values[curve.steps >= since - 1]
     if len(values) < LEAST // 2:
         return None

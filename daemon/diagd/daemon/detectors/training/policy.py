@@ -20,6 +20,9 @@ WIDTH = 5  # samples of the median that stands for the level
 LASTS = 10  # samples
 LEAST = 20
 GONE = 0.02  # of the highest entropy (or of ln V, where the run began untrained)
+LITTLE = 0.1  # of it, for a policy of several actions that gains nothing by being so certain
+CHOICES = 1.0  # nats of entropy: some three actions
+SURE = 4.0  # standard errors
 LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
 RISEN = 3.0  # times the lowest, for a run that began with a trained model
 ONE = 0.1  # of the variety that there was
@@ -104,6 +107,8 @@ def _entropy(run: Run, metric: Metric) -> Finding | None:
     first, highest = float(np.median(values[:WIDTH])), float(smooth.max())
     if highest > 0 and (values[-LASTS:] <= max(GONE * highest, metric.off_by)).all():
         return _collapse(run, metric, highest)
+    if highest > CHOICES and (values[-LASTS:] <= LITTLE * highest).all() and _gains_nothing(run):
+        return _collapse(run, metric, highest)
     lowest = int(smooth.argmin())
     now = float(smooth[-LASTS:].min()) if len(smooth) - lowest > LASTS else 0.0
     back = float(smooth[lowest]) < LEARNED * first and now > LOST * first
@@ -113,7 +118,8 @@ def _entropy(run: Run, metric: Metric) -> Finding | None:
 
 def _collapse(run: Run, metric: Metric, highest: float) -> Finding:
     lost = _reward_lost(run)
-    count = lasting(metric.curve.values <= GONE * highest)
+    share = GONE if metric.curve.values[-1] <= GONE * highest else LITTLE
+    count = lasting(metric.curve.values <= share * highest)
     text = (
         f"{metric.name} has fallen from {figure(highest)} to {figure(metric.curve.values[-1])} and stays there: the"
         f" policy tries one action only"
@@ -121,7 +127,7 @@ def _collapse(run: Run, metric: Metric, highest: float) -> Finding:
     text += f", and {lost}" if lost else ""
     why = cause("entropy", "nothing keeps the policy from certainty: the entropy term is missing or too weak, the"
                 " learning rate too high, or the task is solved", 0.6,
-                seen(f"{metric.name} below {GONE:.0%} of its highest for {count} samples", metric.rank))  # fmt: skip
+                seen(f"{metric.name} below {share:.0%} of its highest for {count} samples", metric.rank))  # fmt: skip
     severity = Severity.WARNING if lost else Severity.INFO
     return finding("training.entropy_collapse", severity, run.ranks, text, why, names=(metric.name,),
                    step=metric.curve.last_step)  # fmt: skip
@@ -151,6 +157,17 @@ def _reward_lost(run: Run) -> str:
     if gained <= 0 or best - now < FALLEN * gained or best - now < 2 * float(np.std(metric.curve.values[-LASTS:])):
         return ""
     return f"{metric.name} has fallen from {figure(best)} to {figure(now)}"
+
+
+def _gains_nothing(run: Run) -> bool:
+    """Whether the reward is known, and no better in the last third of the run than in the one before, but for noise."""
+    metric = run.metric("reward")
+    if metric is None or len(metric.curve.values) < 3 * LASTS:
+        return False
+    third = len(metric.curve.values) // 3
+    before, now = metric.curve.values[-2 * third : -third], metric.curve.values[-third:]
+    error = float(np.hypot(before.std(), now.std())) / third**0.5
+    return bool(now.mean() - before.mean() < SURE * error)
 
 
 def _best_and_now(curve: Curve) -> tuple[float, float]:

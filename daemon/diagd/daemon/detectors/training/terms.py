@@ -24,6 +24,7 @@ COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small o
 MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
 WAS, STEADY = 0.01, 0.5  # of its largest, and of its level before: from above both to exactly 0 is no learning
+STRETCH = 8  # samples above 0 that make a stretch of their own
 BEFORE, LAST = 20, 3  # samples that show its level, and where it was right before
 VAST = 1e6
 
@@ -117,7 +118,7 @@ def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
     for metric in parts:
         values = metric.curve.values
         count = lasting(np.abs(values) <= metric.off_by)
-        before = values[:-count][-BEFORE:] if count < len(values) else values[:0]
+        before = _stretch(values[:-count])[-BEFORE:]
         kind = canonical(metric.name)
         if count < ZERO_FOR or kind == "kl" or (kind == "policy_loss" and run.reinforced):
             continue  # other rules speak of those
@@ -134,6 +135,13 @@ def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
         yield finding("training.loss_component", Severity.INFO, run.ranks, text, why, names=(metric.name,),
                       step=metric.curve.last_step, key=metric.name)  # fmt: skip
         return
+
+
+def _stretch(values: Floats) -> Floats:
+    """The values since the last of those zeros that a term begins with, where there are enough of them."""
+    zeros = np.flatnonzero(values == 0)
+    since = values[int(zeros[-1]) + 1 :] if len(zeros) else values
+    return since if len(since) >= STRETCH else values
 
 
 def _breaks_off(before: Floats, most: float) -> bool:
