@@ -158,6 +158,11 @@ def test_buffers_that_no_wrapper_broadcasts_drift() -> None:
     assert found.causes[0].key == "never"
 
 
+def test_what_is_not_saved_with_the_model_is_a_meter_of_each_ranks_own_most_often() -> None:
+    found = training({DDP: same, replace(MEAN, transient=True): own}).finds()
+    assert (found.kind, found.severity) == ("divergence.buffer", Severity.INFO)
+
+
 def test_buffers_that_differ_because_the_weights_do_are_no_fault_of_their_own() -> None:
     assert training({DDP: own, MEAN: own}).finds().kind == "divergence.parameter"
 

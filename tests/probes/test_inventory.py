@@ -63,6 +63,9 @@ def test_a_model_is_found_with_its_own_names_and_what_its_optimizer_owns() -> No
     assert flags(seen["Tower.norm.weight"]) == Flag.TRAINABLE | Flag.TRAINED_MODEL
     assert flags(seen["Tower.norm.bias"]) == Flag.TRAINED_MODEL
     assert seen["Tower.norm.running_var"].kind == Kind.BUFFER
+    assert not flags(seen["Tower.norm.running_var"]) & Flag.TRANSIENT
+    model.register_buffer("seen", torch.zeros(2), persistent=False)
+    assert flags(found("Tower")["Tower.seen"]) & Flag.TRANSIENT
     assert seen["Tower.body.weight"].tensor() is model.body.weight
     model.body.weight = nn.Parameter(torch.ones(2))
     assert seen["Tower.body.weight"].tensor() is model.body.weight

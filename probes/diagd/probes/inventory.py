@@ -242,4 +242,6 @@ def _of_model(title: tuple[str, bool], places: list[_Place], owned: set[int]) ->
         flags |= Flag.TRAINABLE if place.tensor.requires_grad else 0
         flags |= Flag.OWNED if id(place.tensor) in owned else 0
         flags |= Flag.LOCAL if place.placement.local else 0
+        unsaved = place.module.__dict__.get("_non_persistent_buffers_set") or ()
+        flags |= Flag.TRANSIENT if place.kind == Kind.BUFFER and place.leaf in unsaved else 0
         yield Found(f"{name}.{place.path}", place.kind, place.module, place.leaf, place.placement, int(flags))

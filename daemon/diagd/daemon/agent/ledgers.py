@@ -186,5 +186,5 @@ def _info(tensor: Tensor) -> TensorInfo:
         tensor.name, _KINDS[tensor.kind], tensor.dtype,
         tuple(int(extent) for extent in tensor.shape.split(",") if extent), tensor.placement,
         parse_ranks(tensor.peers), bool(flags & Flag.TRAINABLE), bool(flags & Flag.OWNED), bool(flags & Flag.LOCAL),
-        bool(flags & Flag.COPY), bool(flags & Flag.TRAINED_MODEL),
+        bool(flags & Flag.COPY), bool(flags & Flag.TRAINED_MODEL), bool(flags & Flag.TRANSIENT),
     )  # fmt: skip

@@ -77,7 +77,10 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
         return _of_optimizer(state, entry, models.of(entry))
     if entry.kind == "buffer":
         one = parted_now(entry, "divergence.buffer", how, sure=False)
-        return one if entry.peers else replace(one, aside=True) if _counts_what_it_sees(entry, models) else None
+        unsaved = all(one.transient for one in entry.infos.values())  # a meter of what this rank sees, most often
+        if entry.peers:
+            return replace(one, aside=unsaved)
+        return replace(one, aside=True) if _counts_what_it_sees(entry, models) else None
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:

@@ -19,6 +19,7 @@ class TensorInfo:
     local: bool = False  # nothing to compare
     copy: bool = False  # of the untrained twin of a trained model
     trained_model: bool = True
+    transient: bool = False  # a buffer that is not saved with its module
 
 
 @dataclass(frozen=True, slots=True)

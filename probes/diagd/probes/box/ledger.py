@@ -75,6 +75,7 @@ class Flag(IntFlag):
     LOCAL = 4  # of this rank alone, or made equal by its wrapper before each use: nothing to compare
     COPY = 8  # its model is the untrained twin of one that is trained
     TRAINED_MODEL = 16  # some optimizer owns parameters of its model
+    TRANSIENT = 32  # a buffer that is not saved with its module
 
 
 class Tensor(NamedTuple):
