@@ -6,10 +6,11 @@ anything. What came back otherwise, or as what another parameter was, is told by
     checkpoint/changed    fact: "3 of 12|NAME<OTHER,NAME", OTHER where it now holds what that one held
 """
 
+import sys
 import time
 from typing import Any
 
-from diagd.probes import naming
+from diagd.probes import later, naming
 from diagd.probes.box.layout import Live
 from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
@@ -40,8 +41,7 @@ class _Marks:
             began = time.monotonic_ns()
             if began < self._next_ns:
                 return
-            held = list(NAMED.held())[:PARAMETERS]
-            self._newest = step, {one.name: mark for one, tensor in held if (mark := of(tensor)) is not None}
+            self._newest = step, _marked([(one.name, tensor) for one, tensor in NAMED.held()])
             self._count(began)
         self.written[path] = self._newest[1]
         while len(self.written) > FILES:
@@ -62,7 +62,7 @@ class _Marks:
         expected, self.expected = self.expected, {}
         owned = [one for group in optimizer.param_groups for one in group["params"]][:PARAMETERS]
         names = naming.parameters(owned, optimizer)
-        now = {name: mark for name, one in zip(names, owned, strict=True) if (mark := of(one)) is not None}
+        now = _marked(list(zip(names, owned, strict=True)))
         known = {name: mark for name, mark in now.items() if name in expected}
         changed = [name for name, mark in known.items() if mark != expected[name]]
         others = {mark: name for name, mark in expected.items() if len(set(mark)) > 1}  # zeros are anyone's
@@ -75,10 +75,18 @@ class _Marks:
 KNOWN = _Marks()
 
 
+def _marked(named: list[tuple[str, Any]]) -> dict[str, Mark]:
+    torch = sys.modules["torch"]
+    if not later.possible(torch):  # a graph is being captured, or a mode of the script's would see it
+        return {}
+    with later.unseen(torch):
+        return {name: mark for name, tensor in named[:PARAMETERS] if (mark := of(tensor)) is not None}
+
+
 def of(tensor: Any) -> Mark | None:
     """Some of its values; None where they are not to be had at once."""
-    held = getattr(tensor, "_local_tensor", tensor).detach()
-    if not held.numel() or not held.is_contiguous() or held.device.type == "meta" or not held.is_floating_point():
+    held = later.plain(tensor)  # not one whose memory a wrapper has taken away
+    if held is None or not held.is_contiguous():
         return None
-    flat = held.view(-1)
+    flat = held.detach().view(-1)
     return (float(held.numel()), *flat[:VALUES].tolist(), *flat[-VALUES:].tolist())
