@@ -9,6 +9,7 @@ from tests.detectors.tensors import Content, own, same
 from tests.detectors.tensors import training as made_of
 
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.replicas import side_by_side
 from diagd.daemon.state.tensors import TensorInfo
 
 DDP = TensorInfo("Net.a.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
@@ -62,6 +63,18 @@ def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_thei
     for rank in range(3):
         signals(made.state, rank, "step/collectives", range(61, 67), [10 + 3 * step for step in range(61, 67)])
     assert made.finds().kind == "divergence.parameter"
+
+
+def test_counters_of_ranks_that_are_at_other_steps_say_nothing_of_their_optimizers() -> None:
+    counter = replace(DDP, kind="state", name="Net.a.weight.step")
+    fewer: Content = lambda rank, step: step - 1 if rank and step else step  # noqa: E731 - rank 0 has stepped something else before
+    made = training({DDP: same, counter: fewer})
+    assert made.finds().kind == "divergence.optimizer"
+    assert clocks(made, [41] * 120, [0] * 120, [0] * 120).find() == ()
+
+
+def test_without_any_ranks_there_is_nothing_side_by_side() -> None:
+    assert side_by_side(training({DDP: same}).state, (), "step/collectives") is None
 
 
 def test_rates_are_told_as_they_were_at_the_step_that_is_named() -> None:

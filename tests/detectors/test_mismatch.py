@@ -37,6 +37,22 @@ def test_two_ranks_that_disagree_are_a_tie_and_said_as_one() -> None:
     assert "majority" in found.summary
 
 
+def test_the_rank_that_stands_in_an_exception_is_the_odd_one_and_its_error_is_told() -> None:
+    made = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {})})
+    text = "KeyError: Caught KeyError in DataLoader worker process 0. … KeyError: 1777\t/job/data.py\t8\t__getitem__"
+    made.state.signals.put_fact(1, "exception/handled", 61, text)
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == (KIND, (1,), (0,))
+    assert (found.names, found.causes[0].key) == (("operation", "KeyError"), "handling")
+    assert [(place.rank, place.frame.line) for place in found.locations[:2]] == [(1, 8), (1, 11)]
+    assert "rank 1 has failed with KeyError" in found.summary
+    made.state.signals.put_fact(1, "exception/handled", 61, "")  # it is over
+    assert made.passes(0.5).finds().ranks == (0, 1)
+    made.state.signals.put_fact(0, "exception/handled", 61, text)  # both: it tells nothing
+    made.state.signals.put_fact(1, "exception/handled", 61, text)
+    assert made.passes(0.5).finds().ranks == (0, 1)
+
+
 def test_three_ranks_in_three_operations_are_a_tie() -> None:
     found = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {}), 2: ("ALLGATHER", {})}).passes(2).finds()
     assert (found.kind, found.ranks) == (KIND, (0, 1, 2))

@@ -47,6 +47,16 @@ def test_gradients_that_never_were_equal_are_the_cause_of_weights_that_part() ->
     assert "the gradients of Net.a.weight" in found.summary
 
 
+def test_gradients_that_two_of_three_ranks_share_were_reduced_with_something_else() -> None:
+    pairs: Content = lambda rank, step: own(rank // 2, step) if step else 0  # noqa: E731 - ranks 0 and 1 alike
+    found = job({DDP: (pairs, pairs)}).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.gradient", (2,), "mixed")
+    assert "same order" in found.causes[0].text
+    other = replace(DDP, name="Net.b.weight")
+    found_by = {f.names: f.causes[0].key for f in job({DDP: (pairs, pairs), other: (FAR, own)}).find()}
+    assert set(found_by.values()) == {"mixed"}
+
+
 def test_a_gradient_that_is_lost_on_one_rank_is_named_with_the_rank_and_the_step() -> None:
     found = job({DDP: (only(2, 65), at(2, 65))}).finds()
     assert (found.kind, found.ranks, found.step, found.causes[0].key) == ("divergence.gradient", (2,), 65, "lost")

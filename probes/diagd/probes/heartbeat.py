@@ -9,6 +9,7 @@ from collections.abc import Callable
 from diagd.probes import groups
 from diagd.probes.box.layout import Live
 from diagd.probes.guard import Probe
+from diagd.probes.handled import HANDLED
 from diagd.probes.state import STATE
 
 PERIOD_S = 0.25
@@ -78,6 +79,7 @@ def _tick() -> None:
     living = list(groups.TABLE.values())
     if living:
         _count(living)
+    HANDLED.look()
     if ERRANDS:
         ERRANDS.popleft()()
 

@@ -23,6 +23,7 @@ class How(StrEnum):
     # Of gradients:
     CLIPPED = "clipped"  # one is the other times a factor
     STOPPED = "stopped"  # reduced for a while, then no longer
+    MIXED = "mixed"  # reduced from the start, but with other tensors or other ranks than meant
     LOST = "lost"  # reduced, and something else on some rank now and then
 
 

@@ -47,6 +47,11 @@ _WHY_OF = {
         "divergence.gradient",
         How.UNREDUCED,
     ): "what each rank adds to them is of its own data alone: it is not reduced over the ranks",
+    (
+        "divergence.gradient",
+        How.MIXED,
+    ): "some ranks have the same and others do not, from the start: they are reduced, but over a part of the ranks, or"
+    " not in the same order of tensors on all of them",
     ("divergence.gradient", How.STOPPED): "they were reduced over the ranks, and from some step on no longer are",
     (
         "divergence.gradient",

@@ -1,9 +1,10 @@
 """Ranks of one group that stand at the same place of its order with different operations."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.handled import Handled, handled
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
@@ -44,9 +45,16 @@ def _members(waits: list[Wait]) -> set[int]:
 def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields: tuple[str, ...]) -> Finding:
     culprits, tie = minority(ranked)
     everyone = tuple(sorted(r for ranks in ranked for r in ranks))
+    fell = handled(scene, everyone) if "operation" in fields else {}
+    if fell and any(sorted(fell) == ranks for ranks in ranked):  # one side has left its way by an exception
+        culprits, tie = tuple(sorted(fell)), False
+        ranked = sorted(ranked, key=lambda ranks: ranks == list(culprits))
+    else:
+        fell = {}
     waiting = tuple(sorted({*everyone, *scene.graph.waiting_for(everyone)} - set(culprits)))
     op = scene.ledger.at(group, seq, culprits[0])
-    locations = tuple(place for r in culprits for place in _places(scene, group, seq, r))
+    raised = tuple(Location(r, one.place) for r, one in fell.items() if one.place is not None)
+    locations = (*raised, *(place for r in culprits for place in _places(scene, group, seq, r)))
     return Finding(
         kind=KIND,
         severity=Severity.CRITICAL,
@@ -55,10 +63,10 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         group=group,
         op_name=op.name if op is not None and op.name != UNNAMED else "",
         op_seq=seq,
-        names=tuple(fields),
-        summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations),
+        names=(*fields, *(one.text.partition(":")[0] for one in fell.values())),
+        summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations, fell),
         locations=locations,
-        causes=(_cause(scene, group, seq, ranked, tie, fields),),
+        causes=(_left(scene, fell) if fell else _cause(scene, group, seq, ranked, tie, fields),),
         step=scene.step(everyone),
         sure=True,
         since_s=min((w.since_s for w in _collective_waits(scene) if w.op.group == group), default=0.0),
@@ -92,8 +100,16 @@ def _said(scene: Scene, group: str, seq: int, ranks: list[int], fields: tuple[st
 
 def _summary(
     scene: Scene, group: str, seq: int, ranked: list[list[int]], culprits: tuple[int, ...], tie: bool,
-    fields: tuple[str, ...], locations: tuple[Location, ...],
+    fields: tuple[str, ...], locations: tuple[Location, ...], fell: Mapping[int, Handled],
 ) -> str:  # fmt: skip
+    if fell:
+        rank, one = min(fell.items())
+        text = (
+            f"{words.ranks_text(culprits)} {words.verb(culprits, 'has', 'have')} failed with {one.text.splitlines()[0]}"
+        )
+        text += f"{_at(one.place)}, and {words.verb(culprits, 'waits', 'wait')} in what handles it:"
+        text += f" {_said(scene, group, seq, [rank], fields)}, where {_said(scene, group, seq, ranked[0], fields)},"
+        return words.shortened(f"{text} at operation #{seq} of group {group}.")
     sides = [_said(scene, group, seq, ranks, fields) for ranks in ranked]
     if tie:
         at = "; ".join(
@@ -128,6 +144,15 @@ def _cause(scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: boo
     if tie:
         text += "; which of them is right cannot be told by a vote"
     return Cause("path" if path else "arguments", text, 0.95, Basis.OBSERVATION, tuple(evidence))
+
+
+def _left(scene: Scene, fell: Mapping[int, Handled]) -> Cause:
+    told = tuple(
+        Evidence(f"the main thread stands in an exception: {words.shortened(one.text, 200)}", "probe", rank,
+                 scene.step((rank,))) for rank, one in sorted(fell.items())[:4]
+    )  # fmt: skip
+    text = "its own code failed, and the handler (finally, except) calls an operation that the others do not come to"
+    return Cause("handling", text, 0.95, Basis.OBSERVATION, told)
 
 
 def _entered(scene: Scene, group: str, seq: int, ranks: list[int]) -> Evidence:

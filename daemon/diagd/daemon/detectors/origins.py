@@ -91,6 +91,8 @@ def _of_model(state: JobState, weights: list[Parted]) -> list[Parted]:
         for one in weights
         if (gradient := given.get(one.entry.name)) is not None and _comes_first(one, gradient, first, reduced)
     ]
+    if any(one.how is How.MIXED for one in found):  # and some by chance with what no other rank has
+        found = [replace(one, how=How.MIXED) if one.how is How.UNREDUCED else one for one in found]
     return found or (_by_moments(state, weights, entries, given) if reduced else [])
 
 
@@ -120,7 +122,8 @@ def _judged(
     if by:
         return Parted(gradient, KIND, How.CLIPPED, True, step, classes, by)
     if seen.last_equal == NONE or (seen.last_equal < step and step <= 2):
-        return Parted(gradient, KIND, How.UNREDUCED, weight.sure, step, classes)
+        shared = any(len(alike) > 1 for alike in classes)  # own data alone gives no two ranks the same
+        return Parted(gradient, KIND, How.MIXED if shared else How.UNREDUCED, weight.sure, step, classes)
     alone = all(len(alike) == 1 for alike in classes)
     if alone and seen.last_equal < step and len(before) > 1:
         return Parted(gradient, KIND, How.STOPPED, weight.sure, step, classes)

@@ -62,7 +62,8 @@ def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> b
 
 def at_one_step(state: JobState, one: Parted) -> bool:
     """Whether the ranks were side by side when it parted, as far as that is known: else it is not one moment's."""
-    if one.how not in (How.CHANGED, How.LOST):
+    counters = one.how is How.LOADED and one.since > 0  # which count what each rank has stepped, at its own steps
+    if one.how not in (How.CHANGED, How.LOST) and not counters:
         return True
     until = together_until(state, sorted(rank for alike in one.classes for rank in alike))
     return until is None or until >= one.since

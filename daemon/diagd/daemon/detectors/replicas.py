@@ -116,6 +116,8 @@ def side_by_side(state: JobState, ranks: tuple[int, ...], name: str, recent: int
             return None
         kept = slice(-recent if recent is not None else None, None)
         told.append((series.steps[kept], series.values[kept]))
+    if not told:
+        return None  # no ranks
     steps = np.unique(told[0][0])
     for theirs, _ in told[1:]:
         if not np.array_equal(steps, theirs):

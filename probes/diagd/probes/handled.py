@@ -1,0 +1,62 @@
+"""An exception that the main thread stands in: it is in a `finally` or an `except`, and nobody has seen it yet.
+
+A rank that fails and then waits for the others in its handler (a barrier in `finally`) prints nothing for as long as
+they do not come. Looked at by diagd's own thread; told once it lasts, and taken back when it is over:
+
+    exception/handled    fact: "TYPE: MESSAGE<tab>FILE<tab>LINE<tab>FUNCTION" of where the script's own code raised it
+"""
+
+import sys
+import threading
+from typing import Any
+
+from diagd.probes import sites
+from diagd.probes.signals import SIGNALS
+
+LASTS = 2  # looks in a row, after the first
+LENGTH = 300  # of the message
+
+
+class _Handled:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self.number = 0  # id of the exception at the last look
+        self.looks = 0
+        self.told = False
+
+    def look(self) -> None:
+        """Called some four times a second."""
+        found = _of_main_thread()
+        number = id(found) if found is not None else 0
+        self.looks = self.looks + 1 if number and number == self.number else 0
+        self.number = number
+        if found is not None and self.looks == LASTS:
+            self.told = True
+            SIGNALS.fact("exception/handled", _text(found))
+        elif self.told and not number:
+            self.told = False
+            SIGNALS.fact("exception/handled", "")
+
+
+HANDLED = _Handled()
+
+
+def _of_main_thread() -> BaseException | None:
+    # Python before 3.12 gives type, value and place.
+    active: Any = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    found = active[1] if isinstance(active, tuple) else active
+    return found if isinstance(found, Exception) else None
+
+
+def _text(error: BaseException) -> str:
+    lines = str(error).replace("\t", " ").strip().splitlines() or [""]
+    message = lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}"  # as of a data worker, with its traceback
+    file, line, function = "", 0, ""
+    trace = error.__traceback__
+    while trace is not None:
+        if sites.is_user(trace.tb_frame):
+            code = trace.tb_frame.f_code
+            file, line, function = code.co_filename, trace.tb_lineno, code.co_name
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {message[:LENGTH]}\t{file}\t{line}\t{function}"
