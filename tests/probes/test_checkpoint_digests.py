@@ -78,6 +78,31 @@ def test_nothing_that_a_pickle_asks_for_is_run(name: str, tmp_path: Path) -> Non
         list(digests_of(tmp_path if name == ".metadata" else tmp_path / name))
 
 
+class Named:
+    """As some Pythons pickle a member of an enumeration, and as nothing else may be asked for."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.asked = owner, name
+
+    def __reduce__(self) -> Any:
+        return getattr, self.asked
+
+
+def test_members_of_enumerations_are_read_by_their_names_and_no_other_attributes(tmp_path: Path) -> None:
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING as FORMATS
+    from torch.distributed.checkpoint.metadata import Metadata
+
+    def read(owner: Any, name: str) -> list[Any]:
+        table = Metadata(state_dict_metadata={}, planner_data=Named(owner, name))
+        (tmp_path / ".metadata").write_bytes(pickle.dumps(table))
+        return list(digests_of(tmp_path))
+
+    assert read(FORMATS, "TORCH_CONTIGUOUS_FORMAT") == []
+    for owner, name in ((Metadata, "__init__"), (FORMATS, "__class__")):
+        with pytest.raises(Unreadable, match="an attribute of"):
+            read(owner, name)
+
+
 @pytest.mark.parametrize(
     ("name", "content"), [("cut.pt", b"PK\x03\x04"), ("text.bin", b"hello"), ("m.safetensors", b"\0" * 9)]
 )

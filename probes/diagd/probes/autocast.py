@@ -43,9 +43,7 @@ class _Region:
         self.backwards = 0
         self.casts: list[tuple[Any, Any, int]] = []  # node that made a cast, its weight, that one's version then
         self.looks: dict[int, int] = {}  # by site
-        self.several: set[int] = (
-            set()
-        )  # sites of regions that saw more than one backward pass: others are not looked at
+        self.several: set[int] = set()  # sites of regions with more than one backward pass; others are not looked at
         self.serial = 0  # of what autocast keeps: another one after each time that it was emptied
         self.casts_to = 0  # what the last region that casts was entered for
         self.cast_in = 0  # the step under way then

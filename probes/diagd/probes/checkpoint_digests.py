@@ -14,6 +14,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator
+from enum import Enum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,18 @@ class _Metadata(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         dtype = module == "torch" and name.islower() and "." not in name
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module.startswith(_METADATA) or (module, name) in _PLAIN or dtype:
             return super().find_class(module, name)
         raise Unreadable(f"its metadata asks for {module}.{name}")
+
+
+def _member(owner: Any, name: str) -> Any:
+    """A member of an enumeration, which some Pythons pickle by its name; of anything else, no attribute."""
+    if isinstance(owner, type) and issubclass(owner, Enum) and name in owner.__members__:
+        return owner.__members__[name]
+    raise Unreadable(f"its metadata asks for an attribute of {owner!r:.60}")
 
 
 def digests_of(path: Path) -> Iterator[Found]:
