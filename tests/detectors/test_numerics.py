@@ -292,6 +292,8 @@ def test_gradients_of_zero_that_came_through_float16_are_laid_to_the_dtype(half:
     signals(made.state, 0, "gradients/half", range(2, 2 + len(half)), half)
     (one,) = found(made)
     assert one.kind == kind
+    signals(made.state, 0, "scaler/scale", [1, 2], [1024.0, 1024.0])
+    assert found(made)[0].kind == "training.dead_parameters"  # a scaled loss would not have lost them
     assert ("have come through float16" in one.summary) == (kind == "precision.underflow")
 
 

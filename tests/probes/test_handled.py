@@ -64,3 +64,15 @@ def test_errors_that_come_and_go_are_not_told(told: list[str]) -> None:
             looks(1)
         looks(1)
     assert told == []
+
+
+def test_no_code_of_the_scripts_own_is_run_for_it(told: list[str]) -> None:
+    class Odd(ValueError):
+        def __str__(self) -> str:
+            raise AssertionError("it was run")
+
+    try:
+        raise Odd(7)
+    except Odd:
+        looks(LASTS + 1)
+    assert told[0].startswith("Odd: \t")

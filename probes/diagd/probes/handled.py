@@ -50,13 +50,14 @@ def _of_main_thread() -> BaseException | None:
 
 
 def _text(error: BaseException) -> str:
-    lines = str(error).replace("\t", " ").strip().splitlines() or [""]
+    lines = _message(error).replace("\t", " ").strip().splitlines() or [""]
     message = lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}"  # as of a data worker, with its traceback
-    file, line, function = "", 0, ""
-    trace = error.__traceback__
-    while trace is not None:
-        if sites.is_user(trace.tb_frame):
-            code = trace.tb_frame.f_code
-            file, line, function = code.co_filename, trace.tb_lineno, code.co_name
-        trace = trace.tb_next
+    frames = sites.frames_of(error.__traceback__)
+    function, file, line = next((frame[:3] for frame in frames if frame[3]), ("", "", 0))
     return f"{type(error).__name__}: {message[:LENGTH]}\t{file}\t{line}\t{function}"
+
+
+def _message(error: BaseException) -> str:
+    """What it says of itself; not where that would run code of the script's in this thread."""
+    owner = next(kind for kind in type(error).__mro__ if "__str__" in vars(kind))
+    return str(error) if owner.__module__ == "builtins" else ""

@@ -104,9 +104,7 @@ def _summary(
 ) -> str:  # fmt: skip
     if fell:
         rank, one = min(fell.items())
-        text = (
-            f"{words.ranks_text(culprits)} {words.verb(culprits, 'has', 'have')} failed with {one.text.splitlines()[0]}"
-        )
+        text = f"{words.ranks_text(culprits)} {words.verb(culprits, 'has', 'have')} failed with {one.text}"
         text += f"{_at(one.place)}, and {words.verb(culprits, 'waits', 'wait')} in what handles it:"
         text += f" {_said(scene, group, seq, [rank], fields)}, where {_said(scene, group, seq, ranked[0], fields)},"
         return words.shortened(f"{text} at operation #{seq} of group {group}.")

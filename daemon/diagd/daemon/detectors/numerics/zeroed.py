@@ -23,7 +23,9 @@ def zero(counts: Counts) -> Dead | None:
         f"the gradients of {dead_:.0f} of {owned[-1]:.0f} parameters are exactly zero at every step:"
         f" {', '.join(names[:3])}"
     )
-    if _is_flushed(counts) or _is_sent_in_half(counts):
+    if not counts.scene.state.signals.series(counts.rank, "scaler/scale") and (
+        _is_computed_in_half(counts) or _is_sent_in_half(counts)
+    ):
         return _flushed(counts, names, text)
     return Dead(
         "zero", Severity.WARNING, text, "what follows them passes on nothing: dead units, a factor of zero, a clamp",
@@ -31,11 +33,10 @@ def zero(counts: Counts) -> Dead | None:
     )  # fmt: skip
 
 
-def _is_flushed(counts: Counts) -> bool:
-    """Whether the rank computes in float16 and scales no loss: what is below 6e-8 is 0 then."""
-    signals = counts.scene.state.signals
-    cast = signals.series(counts.rank, "autocast/on")
-    return cast is not None and bool(cast.values[-1] == FLOAT16) and not signals.series(counts.rank, "scaler/scale")
+def _is_computed_in_half(counts: Counts) -> bool:
+    """Whether the rank computes in float16: what is below 6e-8 is 0 then."""
+    cast = counts.scene.state.signals.series(counts.rank, "autocast/on")
+    return cast is not None and bool(cast.values[-1] == FLOAT16)
 
 
 def _is_sent_in_half(counts: Counts) -> bool:
@@ -45,7 +46,9 @@ def _is_sent_in_half(counts: Counts) -> bool:
 
 
 def _flushed(counts: Counts, names: tuple[str, ...], text: str) -> Dead:
-    where = "the forward pass is in float16" if _is_flushed(counts) else "all gradients have come through float16"
+    where = (
+        "the forward pass is in float16" if _is_computed_in_half(counts) else "all gradients have come through float16"
+    )
     return Dead(
         "flushed", Severity.WARNING, f"{text}; {where}, and no GradScaler scales the loss",
         "float16 has no numbers below 6e-8 (2^-24): gradients that are smaller are 0 there, and with them all that lies"
