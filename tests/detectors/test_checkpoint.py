@@ -85,6 +85,16 @@ def test_a_run_that_takes_its_own_file_back_goes_on_as_it_was(
         assert "wrote before step 60" in found[0].summary
 
 
+@pytest.mark.parametrize(("after", "said"), [(0.2, False), (0.9, True)])
+def test_a_loss_beyond_its_noise_with_most_of_what_was_gained_is_the_same_run(after: float, said: bool) -> None:
+    made = job(1).train(0).passes(1.0)
+    losses = [2.0 * 0.9**step for step in range(30)] + [0.1 + 0.001 * (step % 3) for step in range(29)] + [after] * 20
+    signals(made.state, 0, "loss", range(1, len(losses) + 1), losses)
+    for name, value in (("reread", 60.0), ("restored", 1.0)):
+        signals(made.state, 0, f"checkpoint/{name}", [60], [value])
+    assert [f.causes[0].key for f in made.find() if f.kind == "divergence.checkpoint"] == (["restored"] if said else [])
+
+
 def test_what_did_not_come_back_as_it_was_is_named() -> None:
     made = went_back(0.8)
     made.state.signals.put_fact(0, "checkpoint/changed", 60, "4 of 6|Net.2.weight<Net.10.weight,Net.3.bias")

@@ -7,6 +7,7 @@ import pytest
 from tests.detectors.states import at
 from tests.detectors.training import Training, with_more
 
+from diagd.daemon.detectors import looks
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Basis
 from diagd.daemon.state.model import INPUT, WAIT, Frame, Thread
@@ -177,3 +178,15 @@ def test_another_pace_brings_the_looks_back() -> None:
     assert pace.rounds.holds_s() > 60
     training.goes(5, with_more(1, "forward", 0.2))
     assert pace.rounds.holds_s() == 30
+
+
+# --- where ranks meet
+
+
+@pytest.mark.parametrize(("met", "told"), [(20, True), (3, False)])
+def test_the_call_in_which_ranks_are_often_with_each_other_is_their_meeting(met: int, told: bool) -> None:
+    share = at("share_rows", "/job/bank.py", 17)
+    training = Training(2).goes(8).seen(0, SLEEPS, role="sample", times=20)
+    training.seen(0, share, SLEEPS, times=met, note=WAIT).goes(8, with_more(0, "forward", 0.05))
+    found = [place.frame for place in looks.meetings(training.state, 0)]
+    assert found == ([share] if told else [])
