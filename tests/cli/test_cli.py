@@ -37,6 +37,20 @@ print([name for name in {HEAVY!r} if name in sys.modules], code)
     assert done.stdout.splitlines()[-1] == "[] 0"
 
 
+def test_help_lists_every_verb_and_loads_none() -> None:
+    code = """
+import sys
+from diagd.daemon.cli import main
+main(["--help"])
+print(sorted(name for name in sys.modules if name.startswith("diagd.daemon.cli.")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, loaded = " ".join(done.stdout.split()).rsplit("[", 1)
+    assert loaded == "'diagd.daemon.cli.main']"
+    for name, text in COMMANDS.items():
+        assert f"{name} {text}" in shown
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_verb_has_help_with_its_options(name: str) -> None:
     done = diagd(name, "--help")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 
-@click.command("agent", short_help="Watch this node's jobs and report to an aggregator (a service).")
+@click.command("agent")
 @click.option("--aggregator", metavar="HOST:PORT", required=True, help="Where to report.")
 @click.option(
     "--root",

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 
-@click.command("aggregator", short_help="Take reports of agents and judge them (a service).")
+@click.command("aggregator")
 @click.option("--host", metavar="ADDRESS", help="Listen here; 0.0.0.0 for all. [default: 127.0.0.1]")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), metavar="PORT", help="For agents. [default: 9473]")
 @click.option("--http-port", type=click.IntRange(0, 65535), metavar="PORT", help="For /metrics, web. [default: 9472]")

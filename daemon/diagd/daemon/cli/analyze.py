@@ -23,7 +23,7 @@ NO_FAULT = "no fault found in these dumps"
 _EVERY_S = 5.0  # a line of progress where no terminal shows it
 
 
-@click.command("analyze", short_help="Say from dumps or a recording why a job hung.")
+@click.command("analyze")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
 @click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")
 @click.option(

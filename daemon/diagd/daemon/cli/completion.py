@@ -9,7 +9,7 @@ _WHERE = {
 }
 
 
-@click.command("completion", short_help="Print a shell's completion script.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(list(_WHERE)))
 def command(shell: str) -> None:
     """Print the completion script for SHELL: bash, zsh or fish.

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 
-@click.command("doctor", short_help="Say what works on this machine, what does not, and what to do.")
+@click.command("doctor")
 @click.option(
     "--python",
     type=click.Path(dir_okay=False, path_type=Path),

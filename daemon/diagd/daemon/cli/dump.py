@@ -41,7 +41,7 @@ class Ranks(click.ParamType[frozenset[int] | None]):
         return frozenset(found)
 
 
-@click.command("dump", short_help="Collect all that can be known of a job's ranks, also of one run without diagd.")
+@click.command("dump")
 @click.option("--rank", "ranks", type=Ranks(), default="all", metavar="all|0,3-7", help="Which ranks. [default: all]")
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
 @click.option(

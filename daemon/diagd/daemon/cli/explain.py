@@ -29,7 +29,7 @@ class Kind(click.ParamType[str]):
         return [CompletionItem(kind) for kind in KINDS if kind.startswith(incomplete)]
 
 
-@click.command("explain", short_help="Explain a kind of incident and what to do about it.")
+@click.command("explain")
 @click.argument("kind", type=Kind(), required=False)
 def command(kind: str | None) -> None:
     """Explain KIND, such as hang.rank_missing: what one sees, how it comes about, and what to do.

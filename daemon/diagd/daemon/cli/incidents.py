@@ -10,7 +10,7 @@ import click
 from diagd.daemon.errors import DiagdError
 
 
-@click.command("incidents", short_help="List the incidents of a job, running or finished.")
+@click.command("incidents")
 @click.argument("source", required=False, metavar="[JOB|REPORT]")
 @click.option("--job", metavar="NAME", help="The same as JOB, as the other commands have it.")
 @click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")

@@ -17,7 +17,7 @@ _SHOWN = 20  # of each kind
 _UNREADABLE = 2
 
 
-@click.group("ledger", short_help="Save what the tensors of a job hold, and compare it.")
+@click.group("ledger")
 def command() -> None:
     """Save digests of what the tensors of a running job hold, and compare them with another job or a checkpoint."""
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -10,26 +9,27 @@ import click
 
 from diagd.daemon.errors import DiagdError
 
-# The verbs, in the order in which help lists them; each is a file in this folder that holds `command`.
-COMMANDS = (
-    "run",
-    "preflight",
-    "dump",
-    "status",
-    "top",
-    "incidents",
-    "analyze",
-    "scan",
-    "replay",
-    "ledger",
-    "explain",
-    "doctor",
-    "selftest",
-    "agent",
-    "aggregator",
-    "completion",
-    "version",
-)
+# The verbs and what help says of each, in its order; each is a file in this folder that holds `command`. What they say
+# stands here, since to read it there help would have to load them all.
+COMMANDS = {
+    "run": "Run a command and say why it hangs.",
+    "preflight": "Run a job's first steps, check them, and end it.",
+    "dump": "Collect all that can be known of a job's ranks, also of one run without diagd.",
+    "status": "Show what each rank of a running job does.",
+    "top": "Watch the ranks of a running job, live.",
+    "incidents": "List the incidents of a job, running or finished.",
+    "analyze": "Say from dumps or a recording why a job hung.",
+    "scan": "Say from logs and metrics what is wrong with a training.",
+    "replay": "Judge a recorded run again.",
+    "ledger": "Save what the tensors of a job hold, and compare it.",
+    "explain": "Explain a kind of incident and what to do about it.",
+    "doctor": "Say what works on this machine, what does not, and what to do.",
+    "selftest": "Plant each fault into a small job, and see that diagd finds it.",
+    "agent": "Watch this node's jobs and report to an aggregator (a service).",
+    "aggregator": "Take reports of agents and judge them (a service).",
+    "completion": "Print a shell's completion script.",
+    "version": "Say which version this is.",
+}
 
 EPILOG = """\b
 Exit codes:
@@ -52,7 +52,13 @@ class Commands(click.Group):
             return None
         found = import_module(f"diagd.daemon.cli.{cmd_name}").command
         assert isinstance(found, click.Command)  # noqa: S101 - the table and the folder are ours
+        found.short_help = COMMANDS[cmd_name]  # for a shell's completion
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs as the table has them: none is loaded."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -123,6 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(message: str, help: str, arguments: Sequence[str]) -> None:
     if _verbose(arguments):
+        import traceback
+
         traceback.print_exc()
     click.echo(f"diagd: {message}", err=True)
     for line in help.splitlines():

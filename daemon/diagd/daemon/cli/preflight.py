@@ -27,7 +27,6 @@ _NOT_RUN = 2
 
 @click.command(
     "preflight",
-    short_help="Run a job's first steps, check them, and end it.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.option(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 USAGE = 2
 
 
-@click.command("replay", short_help="Judge a recorded run again.")
+@click.command("replay")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option(
     "--speed",

@@ -73,7 +73,6 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
 
 @click.command(
     "run",
-    short_help="Run a command and say why it hangs.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.option(

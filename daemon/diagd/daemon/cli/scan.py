@@ -17,7 +17,7 @@ NO_FAULT = "no fault found"
 _EVERY_S = 5.0  # a line of progress where no terminal shows it
 
 
-@click.command("scan", short_help="Say from logs and metrics what is wrong with a training.")
+@click.command("scan")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
 @click.option("--json", "as_json", is_flag=True, help="The whole report, as report.json has it.")
 @click.option(

@@ -40,7 +40,7 @@ class Names(click.ParamType["tuple[Drill, ...]"]):
         return tuple(drill for drill in DRILLS if drill.name in wanted)
 
 
-@click.command("selftest", short_help="Plant each fault into a small job, and see that diagd finds it.")
+@click.command("selftest")
 @click.option("--only", type=Names(), metavar="NAME,…", help="These alone: clean, slow, hang, gil, data, stop, …")
 @click.option(
     "--python",

@@ -9,7 +9,7 @@ import click
 _HEADINGS = ("RANK", "STATE", "STEP", "PHASE", "PROGRESS", "WAITS", "PID", "HOST")
 
 
-@click.command("status", short_help="Show what each rank of a running job does.")
+@click.command("status")
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON of the form diagd.status/1, for scripts.")
 def command(job: str | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 120  # where there is no terminal to fit
 
 
-@click.command("top", short_help="Watch the ranks of a running job, live.")
+@click.command("top")
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
 @click.option(
     "--interval",

@@ -5,7 +5,7 @@ import sys
 import click
 
 
-@click.command("version", short_help="Say which version this is.")
+@click.command("version")
 def command() -> None:
     """Say which version of diagd this is, and which Python runs it."""
     from importlib.metadata import PackageNotFoundError, version
