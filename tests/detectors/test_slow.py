@@ -155,6 +155,17 @@ def test_input_that_comes_late_on_all_ranks_is_held_against_what_they_have_shown
     assert "ms were shown before" in found.summary
 
 
+@pytest.mark.parametrize(("least", "ranks"), [(0.04, (0, 1)), (0.015, (1,))])
+def test_one_that_waits_a_little_longer_for_its_input_than_all_others_is_not_named_alone(
+    least: float, ranks: tuple[int, ...]
+) -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "data": usual(rank, step)["data"] + (0.065 if rank else least)}
+
+    found = Training(2).goes(8).goes(8, own).finds()
+    assert (found.kind, found.ranks) == ("slow.data", ranks)
+
+
 def test_one_fast_window_at_the_beginning_is_remembered() -> None:
     pace, step = Pace(), 20
     for second in range(12):

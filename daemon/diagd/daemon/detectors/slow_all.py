@@ -14,8 +14,12 @@ SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' beca
 KNOWN_PART = 0.9  # of the ranks
 
 
-def slowed(scene: Scene, steps: Current) -> Finding | None:
-    """All ranks' steps take longer than they did, and not because they have more to compute."""
+def slowed(scene: Scene, steps: Current, least_part: float = SOME_PART) -> Finding | None:
+    """All ranks' steps take longer than they did, and not because they have more to compute.
+
+    Args:
+        least_part: Of what a rank's steps take longer, for it to be named where its input is late.
+    """
     known = {r: (steps.now[r], steps.usual[r]) for r in steps.usual}
     slowed = {r: pair for r, pair in known.items() if is_slowed(*pair)}
     if not known or len(known) < KNOWN_PART * len(steps.now) or len(slowed) < KNOWN_PART * len(known):
@@ -27,7 +31,7 @@ def slowed(scene: Scene, steps: Current) -> Finding | None:
     if made is None:
         return None
     kind, key, why = made
-    ranks = tuple(sorted(r for r, e in excess.items() if key != "data" or e.part("data") >= SOME_PART))
+    ranks = tuple(sorted(r for r, e in excess.items() if key != "data" or e.part("data") >= least_part))
     now_s = median(now.step_s for now, _ in slowed.values())
     usual_s = median(usual.step_s for _, usual in slowed.values())
     said = (
