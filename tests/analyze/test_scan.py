@@ -89,6 +89,13 @@ def test_a_healthy_run_is_nothing_to_speak_of(tmp_path: Path, steps: int) -> Non
     assert [kinds(found) for found in scan([tmp_path / n for n in ("a.log", "b.jsonl", "c.csv")])] == [set()]
 
 
+@pytest.mark.parametrize(("steps", "few"), [(12, True), (23, True), (24, False)])
+def test_too_few_samples_to_judge_are_said_to_be(tmp_path: Path, steps: int, few: bool) -> None:
+    (tmp_path / "a.log").write_text(lines(healthy, steps))
+    (found,) = scan([tmp_path / "a.log"])
+    assert any("too few for most rules" in note for note in found.report["notes"]) == few
+
+
 def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "FED", 500)
     (tmp_path / "a.csv").write_text(table(lambda s: healthy(s) * (60 if 2503 <= s < 2508 else 1), 5000))

@@ -29,10 +29,14 @@ def tensor(**told: dict[str, str]) -> dict[str, object]:
 
 def test_facts_say_what_ranks_began_with() -> None:
     same, apart, none = tensor(s0={"aa": "0,1"}), tensor(s0={"aa": "0", "bb": "1"}, s10={"cc": "0,1"}), tensor()
-    assert facts({"tensors": [same, same]}) == ["2 parameters of float32, ddp: equal on all ranks that hold them"]
-    assert facts({"tensors": [same, apart, none]}) == [
-        "3 parameters of float32, ddp: 1 differ between ranks, 1 not digested"
+    assert facts({"tensors": [same, same]}) == [
+        "2 parameters of float32, ddp: equal on all ranks that hold them at step 0"
     ]
+    assert facts({"tensors": [same, apart, none]}) == [
+        "3 parameters of float32, ddp: 1 differ between ranks at step 0, 1 not digested"
+    ]
+    later = tensor(s10={"aa": "0,1"})
+    assert facts({"tensors": [same, later]})[0].endswith("hold them when first read (steps 0 to 10)")
     assert facts({"tensors": [none]}) == ["1 parameter of float32, ddp: not digested"]
     assert facts({}) == []
 

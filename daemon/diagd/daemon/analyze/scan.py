@@ -33,6 +33,7 @@ USAGE = 2
 FED = 30_000  # samples of one metric that are fed in all
 FIRST, MOST = 16, 32
 LEAST = 10  # samples of a run that is spoken of where there are others
+FEW = 24  # samples: a spike is judged from 16 on, a loss that leaves from 24, a plateau from 100
 FAR = 8.0  # robust deviations: such samples are always fed
 # What the probes measure under diagd, and what of the script's own stands in for it here. A norm that is logged is most
 # often what clipping returned.
@@ -232,12 +233,17 @@ class _Feed:
         report = job_report(self.state, incidents)
         for row in report["ranks"]:
             row["last_seen_at"] = self.newest_s
-        report["notes"] = [*notes.lines(), *report["notes"]]
+        report["notes"] = [*notes.lines(), *self._too_few(), *report["notes"]]
         names = {name for _, name in self._counts}
         last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
         count = f"{len(names)} metric{'s' * (len(names) != 1)}"
         headline = f"{self.state.job_id}: {count} up to step {last} of {rank_ranges(self.state.ranks(), named=True)}"
         return Scanned(report, headline, bool(notes.broken))
+
+    def _too_few(self) -> list[str]:
+        most = max(self._counts.values(), default=0)
+        counted = f"{most} sample{'s' * (most != 1)} of a metric"
+        return [f"at most {counted}: too few for most rules, which need {FEW} or more"] if most < FEW else []
 
 
 def _thinned(steps: Ints, values: Floats, every: int) -> tuple[Ints, Floats]:

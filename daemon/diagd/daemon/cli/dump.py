@@ -79,6 +79,8 @@ def command(
         known = ", ".join(str(t.rank) for t in found.targets if t.rank is not None)
         raise DiagdError("none of these ranks runs here", help=f"the ranks here are {known or 'none'}", exit_code=4)
     folder = (output or _fresh_folder(found.name)).absolute()
+    if (folder / "summary.txt").exists():
+        raise DiagdError(f"{folder} holds a dump already", help="name another folder, or leave -o out", exit_code=2)
     click.echo(f"dumping {len(chosen)} process{'es' * (len(chosen) != 1)} of {found.what}", err=True)
     try:
         summary = collect_dump(chosen, folder, lambda text: click.echo(f"  {text}", err=True))

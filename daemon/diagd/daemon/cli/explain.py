@@ -34,13 +34,14 @@ class Kind(click.ParamType[str]):
 def command(kind: str | None) -> None:
     """Explain KIND, such as hang.rank_missing: what one sees, how it comes about, and what to do.
 
-    Without KIND, list all kinds.
+    Without KIND, list all kinds; with the first word of some, such as hang, list these.
     """
     from diagd.daemon.incidents.catalog import KINDS, entry
 
-    if kind is None:
-        width = max(map(len, KINDS))
-        for name in KINDS:
+    listed = [name for name in KINDS if kind is None or name.startswith(f"{kind}.")]
+    if kind is None or listed:
+        width = max(map(len, listed))
+        for name in listed:
             click.echo(f"{name:<{width}}  {entry(name).title}")
         return
     if kind not in KINDS:
@@ -76,8 +77,6 @@ def _paragraph(heading: str, text: str) -> str:
 
 def _suggestion(kind: str, kinds: Sequence[str]) -> str:
     short = {name.partition(".")[2]: name for name in kinds}
-    if family := [name for name in kinds if name.startswith(f"{kind}.")]:
-        return f"it is a family of kinds: {', '.join(family)}"
     near = difflib.get_close_matches(kind, [*kinds, *short], n=3, cutoff=0.5)
     names = list(dict.fromkeys(short.get(name, name) for name in near))
     return f"did you mean {' or '.join(names[:4])}?" if names else "`diagd explain` lists all kinds"

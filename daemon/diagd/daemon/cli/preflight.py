@@ -35,7 +35,8 @@ _NOT_RUN = 2
     default=STEPS,
     show_default=True,
     metavar="N",
-    help="End the job after so many training steps. Fewer than 24 miss some of what is checked.",
+    help="End the job some seconds after so many training steps: what they showed is still to be judged. Fewer than"
+    " 24 miss some of what is checked.",
 )
 @click.option(
     "--limit",
@@ -198,5 +199,7 @@ def _began(tensors: list[Mapping[str, Any]]) -> str:
     if not first:
         return "not digested"
     apart = sum(len(told) > 1 for _, told in first)
-    text = "equal on all ranks that hold them" if not apart else f"{apart} differ between ranks"
+    steps = sorted({int(step) for step, _ in first})
+    when = f"at step {steps[0]}" if len(steps) == 1 else f"when first read (steps {steps[0]} to {steps[-1]})"
+    text = f"equal on all ranks that hold them {when}" if not apart else f"{apart} differ between ranks {when}"
     return text if len(first) == len(tensors) else f"{text}, {len(tensors) - len(first)} not digested"
