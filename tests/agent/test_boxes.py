@@ -114,6 +114,21 @@ def test_of_several_endings_the_exception_counts(pair: tuple[BoxWriter, BoxReade
     assert (ending.what, ending.type, ending.frames) == ("exception", "ValueError", (Frame("f", "train.py", 3),))
 
 
+def test_a_thread_that_ended_is_no_end_of_the_process(pair: tuple[BoxWriter, BoxReader]) -> None:
+    writer, reader = pair
+    error = {"what": "thread", "type": "KeyError", "thread": "feeder", "at_ns": 1}
+    writer.set_text(layout.ENDING, error)
+    assert boxes.ending(reader) is None
+    for told in (error, {"what": "shutdown", "thread_ended": error}):
+        writer.set_text(layout.ENDING, told)
+        ended = boxes.thread_ended(reader)
+        assert ended is not None
+        assert (ended.type, ended.thread) == ("KeyError", "feeder")
+    ending = boxes.ending(reader)
+    assert ending is not None
+    assert ending.what == "shutdown"
+
+
 def test_what_is_not_understood_is_passed_over(pair: tuple[BoxWriter, BoxReader]) -> None:
     writer, reader = pair
     writer.live[Live.PHASE] = 99

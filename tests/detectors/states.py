@@ -231,6 +231,12 @@ class Job:
         placed.facts.wait_s = 0.0
         return self.raises(rank, "RuntimeError", message, IN_ALL_REDUCE, TRAIN) if ends else self
 
+    def loses_thread(self, rank: int, error: str = "KeyError", *frames: Frame, name: str = "feeder") -> Self:
+        """A thread of its own ends in an exception; the process goes on."""
+        end = Ending("thread", error, "lost", 1, frames or (at("fetch", line=7),), self.now_s, name)
+        self._detail(rank, thread_ended=end)
+        return self
+
     def leaves(self, rank: int, ending: Ending | None = None) -> Self:
         """The interpreter's shutdown has begun, and the process is still there."""
         self._detail(rank, in_shutdown_s=self.now_s, ending=ending or Ending("shutdown", at_s=self.now_s))

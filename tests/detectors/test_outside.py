@@ -102,6 +102,24 @@ def test_a_lock_is_called_a_lock() -> None:
     assert "lock" in stuck.summary
 
 
+def test_a_rank_that_waits_in_a_queue_for_a_thread_that_has_ended_is_told_of_its_error() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10).outside(2, "get", line=41, syscall="futex").loses_thread(2)
+    found = stuck.passes(11).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.rank_blocked", (2,), "thread")
+    assert [place.frame.line for place in found.locations[:2]] == [7, 41]
+    assert "its thread 'feeder' has ended with KeyError: lost, and it waits for a lock in get" in found.summary
+
+
+@pytest.mark.parametrize(("syscall", "ago_s"), [("futex", 130.0), ("read", 0.0)])
+def test_a_thread_that_ended_long_before_or_is_not_waited_for_is_no_reason(syscall: str, ago_s: float) -> None:
+    waiting = job(3, 10).train(0, 1, 2).loses_thread(2).passes(ago_s).rest(0, 1, 2).waits(0, seq=99).waits(1, seq=99)
+    found = waiting.outside(2, "get", line=41, syscall=syscall).passes(11).finds()
+    assert found.causes[0].key == ("lock" if syscall == "futex" else "blocked")
+    assert found.locations[0].frame.line == 41
+    told = [evidence.what for evidence in found.causes[0].evidence if "its thread 'feeder'" in evidence.what]
+    assert len(told) == (0 if ago_s else 1)  # beside the cause, where it is recent
+
+
 def test_a_read_that_never_ends_is_named() -> None:
     assert "read()" in two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="read").passes(11).finds().summary
 

@@ -39,6 +39,11 @@ def test_an_exit_that_was_caught_is_not_the_end(tmp_path: Path) -> None:
     assert ending(tmp_path, "caught exit", 0)["what"] == "shutdown"
 
 
+def test_of_several_threads_that_died_the_last_is_told(tmp_path: Path) -> None:
+    found = ending(tmp_path, "threads", 0)
+    assert (found["thread_ended"]["thread"], found["thread_ended"]["type"]) == ("second", "KeyError")
+
+
 def test_a_thread_that_died_is_told_beside_the_end(tmp_path: Path) -> None:
     found = ending(tmp_path, "thread", 0)
     assert found["what"] == "shutdown"

@@ -116,9 +116,9 @@ def _at_thread_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = args[0]
     found = _described("thread", given.exc_type, given.exc_value, given.exc_traceback)
     found["thread"] = getattr(given.thread, "name", "")
-    if not _noted:
+    if not _noted or _noted["what"] == "thread":  # the newest is the nearest to what may come of it
         _note(found)
-    elif _noted["what"] != "thread":
+    else:
         _note({**_noted, "thread_ended": found})
 
 

@@ -51,6 +51,11 @@ elif HOW == "caught exit":
 elif HOW == "os._exit":
     sys.stdout.flush()
     os._exit(6)  # os._exit
+elif HOW == "threads":
+    for name in ("first", "second"):
+        thread = threading.Thread(target=fail, name=name)
+        thread.start()
+        thread.join()
 elif HOW == "thread":
     thread = threading.Thread(target=fail, name="feeder")
     thread.start()

@@ -128,14 +128,20 @@ def waits_since_s(box: BoxReader, records: Sequence[Record]) -> float:
 def endings(box: BoxReader) -> tuple[Ending, ...]:
     """What the process noted about its end, the deepest reason first."""
     text = box.text(layout.ENDING)
-    entries = text if isinstance(text, list) else [text]
-    return tuple(_ending(box, entry) for entry in entries if isinstance(entry, dict))
+    entries = [entry for entry in (text if isinstance(text, list) else [text]) if isinstance(entry, dict)]
+    threads = [entry["thread_ended"] for entry in entries if isinstance(entry.get("thread_ended"), dict)]
+    return tuple(_ending(box, entry) for entry in (*entries, *threads))
 
 
 def ending(box: BoxReader) -> Ending | None:
     """How the user's code ended: an exception says more than the exit or shutdown that follows it."""
-    found = endings(box)
+    found = [one for one in endings(box) if one.what != "thread"]
     return next((e for e in found if e.what == "exception"), found[0] if found else None)
+
+
+def thread_ended(box: BoxReader) -> Ending | None:
+    """A thread of the process that ended in an exception, as the last one did."""
+    return next((one for one in endings(box) if one.what == "thread"), None)
 
 
 def _ending(box: BoxReader, entry: dict[str, Any]) -> Ending:
@@ -151,6 +157,7 @@ def _ending(box: BoxReader, entry: dict[str, Any]) -> Ending:
             if isinstance(f, list) and len(f) >= 3
         ),
         at_s=box.wall_s(at_ns) if at_ns > 0 else 0.0,
+        thread=str(entry.get("thread") or ""),
     )
 
 

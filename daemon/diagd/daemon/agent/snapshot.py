@@ -134,6 +134,7 @@ class RankWatch:
             in_shutdown_s=boxes.time_s(reader, Live.FINALIZING_NS) or None,
             debugger=self.debugger,
             ending=boxes.ending(reader),
+            thread_ended=boxes.thread_ended(reader),
             exit=self.exit,
             children=self.meter.child_list(loaders),
             notes=self._notes(),

@@ -53,5 +53,6 @@ def _detail(extra: RankFolder, state: JobState) -> Detail:
         history=extra.operations,
         stacks=extra.stacks,
         ending=extra.ending,
+        thread_ended=extra.thread_ended,
         exit=Exit(state.now_s) if extra.ended else None,
     )

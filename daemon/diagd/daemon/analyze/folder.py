@@ -41,7 +41,13 @@ class RankFolder:
     @property
     def ending(self) -> Ending | None:
         """How the user's code ended: an exception says more than the exit or shutdown that follows it."""
-        return next((e for e in self.endings if e.what == "exception"), next(iter(self.endings), None))
+        found = [one for one in self.endings if one.what != "thread"]
+        return next((e for e in found if e.what == "exception"), next(iter(found), None))
+
+    @property
+    def thread_ended(self) -> Ending | None:
+        """A thread of it that ended in an exception."""
+        return next((one for one in self.endings if one.what == "thread"), None)
 
     def number(self, name: str) -> int:
         """A number of the box's; -1 where it has none."""

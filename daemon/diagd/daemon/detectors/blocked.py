@@ -1,6 +1,8 @@
 """A rank outside communication that shows no sign of life: what it rests in."""
 
-from diagd.daemon.detectors import places, words
+from dataclasses import replace
+
+from diagd.daemon.detectors import places, threads, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS
 from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
@@ -13,6 +15,7 @@ _BLOCKING = frozenset({
 })  # fmt: skip
 # Nobody waits, and all sleep of their own will: a pause that is meant, most often. Only a longer one is called a hang.
 ASLEEP_PATIENCE = 2.5
+OF_A_THREAD = 0.8  # that another thread's end is why it waits is most likely, not seen
 RESTING = _BLOCKING | {"futex"}  # calls in which a thread sleeps until another does something
 
 
@@ -40,19 +43,34 @@ def blocked(scene: Scene, root: Root) -> Finding:
     ]
     if root.life.same_stack_looks >= SAME_STACK_LOOKS:
         evidence.append(Evidence(f"the same stack in {root.life.same_stack_looks} looks in a row", "stack", root.rank))
-    key = (
-        "gil"
-        if root.life.holds_gil
-        else "data"
-        if root.starved
-        else "lock"
-        if how.startswith("waits for a lock")
-        else "blocked"
-    )
     confidence = 0.9 if severity == Severity.CRITICAL else 0.6
+    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: "
+    ended = threads.fallen(scene, root.rank, scene.state.now_s - root.life.idle_s)
+    if ended is not None and _waits_for_another_thread(root):
+        why = f"it waits for what its thread would give, and {threads.said(ended)}"
+        seen_first = (threads.evidence(scene, root.rank, ended), *evidence, *waiting_text(scene, root))
+        cause = Cause("thread", why, min(confidence, OF_A_THREAD), Basis.INFERENCE, seen_first)
+        found = finding_of(scene, root, kind, severity, cause, f"{said}{threads.said(ended)}, and it {how}")
+        place = threads.place_of(ended)
+        return replace(found, locations=places.starting(root.rank, place, root.locations)) if place else found
+    key = _key(root, how)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
-    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: it {how}"
-    return finding_of(scene, root, kind, severity, cause, said)
+    return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
+
+
+def _key(root: Root, how: str) -> str:
+    if root.life.holds_gil:
+        return "gil"
+    if root.starved:
+        return "data"
+    return "lock" if how.startswith("waits for a lock") else "blocked"
+
+
+def _waits_for_another_thread(root: Root) -> bool:
+    """Whether it rests in a lock, as that of a queue: none of a data worker's, which is a process."""
+    stack = root.detail.stack
+    rests = stack is not None and how_it_rests(root) == "waits for a lock"
+    return rests and not places.busy_workers(root.detail)
 
 
 def _all_sleep(scene: Scene, root: Root) -> bool:

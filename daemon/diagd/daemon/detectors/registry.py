@@ -26,6 +26,7 @@ from diagd.daemon.detectors import (
     slow_finding,
     store_keys,
     storing,
+    threads,
     underflow,
     waiting,
 )
@@ -50,7 +51,7 @@ def detect(state: JobState) -> tuple[Finding, ...]:
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
             found += guess(scene)
-    return _deepest(_together(without_consequences(found)))
+    return tuple(threads.with_fallen(scene, one) for one in _deepest(_together(without_consequences(found))))
 
 
 def _of_training(scene: Scene) -> list[Finding]:

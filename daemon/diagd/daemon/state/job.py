@@ -251,7 +251,7 @@ def _merged(old: Detail, new: Detail) -> Detail:
     for name in ("history", "recorder", "stacks", "looks", "children", "rss_history", "groups"):
         if not getattr(new, name) and getattr(old, name):
             kept[name] = getattr(old, name)
-    for name in ("ending", "exit", "memory_limit_bytes", "in_shutdown_s"):
+    for name in ("ending", "thread_ended", "exit", "memory_limit_bytes", "in_shutdown_s"):
         if getattr(new, name) is None and getattr(old, name) is not None:
             kept[name] = getattr(old, name)
     return new.with_(**kept) if kept else new

@@ -138,12 +138,13 @@ class Group:
 class Ending:
     """How the user's code ended, as noted inside the process: an exception or a call of exit."""
 
-    what: str  # exception, exit, shutdown
+    what: str  # exception, exit, shutdown; thread: another than the main thread ended in an exception
     type: str = ""  # the exception's
     message: str = ""
     code: int | None = None
     frames: tuple[Frame, ...] = ()  # innermost first
     at_s: float = 0.0
+    thread: str = ""  # its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ class Detail:
     in_shutdown_s: float | None = None  # the interpreter's shutdown began
     debugger: str = ""  # why a person, not a fault, holds it: "ptrace by 123", "pdb", "prompt"
     ending: Ending | None = None
+    thread_ended: Ending | None = None  # a thread of its own that ended in an exception; the process lives on
     exit: Exit | None = None
     children: tuple["Child", ...] = ()
     notes: tuple[str, ...] = ()  # what is not watched, and why
