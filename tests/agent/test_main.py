@@ -14,10 +14,11 @@ from tests.aggregator.fakes import FakeJudge, FakeObserver, rank_facts, wait_for
 
 from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.main import main
-from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, STEADY_AFTER_S, Tracing
+from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, STEADY_AFTER_S, STEADY_LOOKS, Tracing
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
+from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Exit, Facts, Operation, Stack, Status
 from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews
@@ -104,19 +105,43 @@ def test_looks_are_further_apart_once_nothing_was_out_of_the_ordinary_for_long(a
     agent.step(STEADY_AFTER_S - 5)
     assert agent.loop.next_look_s == 0.5
     agent.step(5)
-    assert agent.loop.next_look_s == 1.0
+    assert agent.loop.next_look_s == 2.0
     agent.ask(Command(id=1, look=LookCommand(history=[0, 1])))
-    assert agent.loop.next_look_s == 1.0
+    assert agent.loop.next_look_s == 2.0
     agent.ask(Command(id=2, look=LookCommand(stacks=[0])))  # something may be wrong
     assert agent.loop.next_look_s == 0.5
     agent.step(STEADY_AFTER_S)
-    assert agent.loop.next_look_s == 1.0
+    assert agent.loop.next_look_s == 2.0
     agent.observer.facts[0].wait_s = agent.now_s - 5
     agent.step()
     assert agent.loop.next_look_s == 0.25
     agent.observer.facts[0].wait_s = 0.0
     agent.step(STEADY_AFTER_S - 5)
     assert agent.loop.next_look_s == 0.5
+
+
+@pytest.mark.parametrize("all_get_on", [True, False])
+def test_the_next_look_waits_only_while_all_ranks_are_seen_to_get_on(all_get_on: bool) -> None:
+    observer = FakeObserver()
+    observer.all_get_on = all_get_on
+    times = iter((1000.0,))
+    long = AgentLoop(
+        observer, FakeUplink(), config=AgentConfig(look_s=0.05), clock=lambda: next(times, 1000.0 + STEADY_AFTER_S)
+    )
+    long.step()
+    long.step()
+    assert long.next_look_s == STEADY_LOOKS * 0.05
+    looks = observer.looks
+    long.start()  # which looks at once
+    wait_for(lambda: observer.looks > looks)
+    first_s = time.monotonic()
+    wait_for(lambda: observer.looks > looks + 3)
+    took_s = time.monotonic() - first_s
+    long.stop()
+    if all_get_on:
+        assert took_s >= 2 * STEADY_LOOKS * 0.05  # of three rests, the first one may have begun before
+    else:
+        assert 3 <= observer.glances <= observer.looks - looks  # one in each rest, which ends with it
 
 
 def test_ranks_that_send_and_receive_are_looked_at_as_often_as_ever(agent: Agent) -> None:

@@ -288,6 +288,34 @@ def test_a_candidate_is_shown_as_one(tmp_path: Path, observer: Observer) -> None
     assert not observer.details()[0].is_rank
 
 
+def test_a_glance_tells_whether_every_rank_gets_on(tmp_path: Path, observer: Observer) -> None:
+    first, second = box(tmp_path, 0), box(tmp_path, 1, pid=4_000_000, start=5)
+    observer.look()
+    assert not observer.gets_on()
+    first.live[Live.STEP] += 1
+    assert not observer.gets_on()  # the other one has not
+    first.live[Live.STEP] += 1
+    second.live[Live.OPERATIONS] += 1
+    assert observer.gets_on()
+    assert not observer.gets_on()  # since that glance
+    first.live[Live.STEP] += 1
+    second.live[Live.OPERATIONS] += 1
+    observer.look()
+    assert not observer.gets_on()  # since that look
+    for writer in (first, second):
+        writer.live[Live.STEP] += 1
+    second.live[Live.FINALIZING_NS] = 1
+    assert not observer.gets_on()
+
+
+def test_a_glance_at_a_box_that_was_cut_off_reads_nothing_of_it(tmp_path: Path, observer: Observer) -> None:
+    writer = box(tmp_path, 0)
+    observer.look()
+    writer.live[Live.STEP] += 1
+    os.truncate(writer.path, 100)
+    assert not observer.gets_on()
+
+
 def test_a_restarted_rank_takes_the_place_of_the_one_before(tmp_path: Path, observer: Observer) -> None:
     box(tmp_path, pid=4_000_000, start=5, attempt=0)
     assert facts_of(observer).pid == 4_000_000

@@ -130,7 +130,8 @@ class FakeObserver:
         self.facts = {rank: rank_facts(rank) for rank in range(ranks)}
         self.found = {rank: Detail(rank, host="h", node="n1", pid=1000 + rank) for rank in range(ranks)}
         self.deep_looks: list[tuple[tuple[int, ...], bool, bool, bool]] = []
-        self.looks = 0
+        self.looks = self.glances = 0
+        self.all_get_on = True
         self.asked: list[tuple[int, int, Request]] = []
 
     def ask(self, rank: int, pid: int, request: Request) -> None:
@@ -150,6 +151,10 @@ class FakeObserver:
     def look(self, now_s: float) -> list[Facts]:
         self.looks += 1
         return list(self.facts.values())
+
+    def gets_on(self) -> bool:
+        self.glances += 1
+        return self.all_get_on
 
     def details(self, ranks: Iterable[int]) -> list[Detail]:
         return [self.found[rank] for rank in ranks if rank in self.found]

@@ -1,10 +1,11 @@
 """One job's loop, driven by hand: what is applied, what is asked for and how often."""
 
+import pytest
 from tests.aggregator.fakes import FakeBook, FakeJudge, FakeLink, Wanted, incident
 
 from diagd.daemon.agent.wire import detail_message, facts_columns
 from diagd.daemon.aggregator.judging import Judge
-from diagd.daemon.aggregator.loop import JobLoop
+from diagd.daemon.aggregator.loop import LONGER_S, WITHOUT_NEWS_S, JobLoop
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, Window
@@ -126,6 +127,26 @@ def test_a_detector_that_fails_costs_a_verdict_and_not_the_watch() -> None:
     loop = JobLoop("job", Judge(broken, lambda state: Wanted(), FakeBook))
     assert loop.tick(100.0) == []
     assert loop.counters.failures == 1
+
+
+@pytest.mark.parametrize(("further", "patience_s"), [(True, LONGER_S), (False, WITHOUT_NEWS_S)])
+def test_without_news_a_job_whose_ranks_all_went_on_is_judged_later(further: bool, patience_s: float) -> None:
+    judged: list[float] = []
+
+    def noting(state: JobState) -> tuple[()]:
+        judged.append(state.now_s)
+        return ()
+
+    loop = JobLoop("job", Judge(noting, lambda state: Wanted(), FakeBook))
+    for now_s in (100.0, 102.0):
+        steps = [Facts(0, pid=1, step=int(now_s)), Facts(1, pid=2, step=int(now_s) if further else 5)]
+        loop.receive(FakeLink(), window(steps, [], now_s), now_s)
+        loop.tick(now_s)
+    assert judged == [100.0, 102.0]
+    loop.tick(102.0 + patience_s - 0.01)
+    assert judged == [100.0, 102.0]
+    loop.tick(102.0 + patience_s)
+    assert judged == [100.0, 102.0, 102.0 + patience_s]
 
 
 def test_a_job_that_was_stopped_on_purpose_and_starts_again_is_judged_anew() -> None:

@@ -49,6 +49,11 @@ class Box:
         """Whether it has entered init_process_group or done a step; else it is but a candidate."""
         return self.reader.live(Live.IS_RANK) == 1
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its file is still there in full: to read past its end would be the agent's death by SIGBUS."""
+        return _size(self.path) >= layout.BOX_SIZE
+
     def refresh(self) -> None:
         """Read the identity again if it was rewritten."""
         version = self.reader.text_version(layout.IDENTITY)
@@ -97,7 +102,7 @@ class BoxFolder:
         for name in sorted(present.keys() - self._boxes.keys()):
             self._open(present[name])
         for name, box in list(self._boxes.items()):
-            if _size(box.path) < layout.BOX_SIZE:  # reading past its end would be the agent's death by SIGBUS
+            if not box.is_whole:
                 self.notes[name] = f"{name} is no longer read: it was cut off while it was in use"
                 self._boxes.pop(name).reader.close()
             else:

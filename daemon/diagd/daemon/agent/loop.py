@@ -14,7 +14,7 @@ from pathlib import Path
 
 from diagd.daemon.agent.obeying import ask_all, by_depth, only
 from diagd.daemon.agent.parts import Looks, Uplink
-from diagd.daemon.agent.watchfulness import STEADY_LOOKS, Tracing, Watchfulness
+from diagd.daemon.agent.watchfulness import STEADY_GLANCE, STEADY_LOOKS, Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.scalars import SignalNews
@@ -91,8 +91,16 @@ class AgentLoop:
                 self.health.failures += 1
                 if self.health.failures in (1, 10, 100, 1000):
                     log.exception("a look failed (%d times so far)", self.health.failures)
-            self._wake.wait(max(self.next_look_s - (time.monotonic() - began), 0.01))
-            self._wake.clear()
+            self._rest(began)
+
+    def _rest(self, began: float) -> None:
+        """Until the next look is due; for long only while each glance shows that all ranks get on."""
+        due, glance = began + self.next_look_s, began + STEADY_GLANCE * self._config.look_s
+        while not self._wake.wait(max(min(due, glance) - time.monotonic(), 0.01)):
+            if time.monotonic() >= due or not self._observer.gets_on():
+                break
+            glance += self._config.look_s
+        self._wake.clear()
 
     def stop(self) -> None:
         """Stop looking; what is under way is finished, what is not begun is dropped."""

@@ -79,6 +79,11 @@ class Observer:
         self._tell_crowding(facts, now_s)
         return facts
 
+    def gets_on(self) -> bool:
+        """Whether each rank has made a step or entered an operation since the last look or glance."""
+        seen = [watch.gets_on() for watch in self._watches.values()]  # of all, as each remembers what it saw
+        return all(seen)
+
     def details(self, ranks: Iterable[int] | None = None) -> list[Detail]:
         """What the boxes and earlier deep looks say of these ranks (default: of all)."""
         return [self._with_node(watch.detail()) for watch in self._chosen(ranks)]

@@ -24,6 +24,9 @@ class Looks(Protocol):
     def look(self, now_s: float) -> list[Facts]:
         """The numbers of all ranks."""
 
+    def gets_on(self) -> bool:
+        """Whether all ranks have done something since they were looked at, or glanced at, last; at hardly any cost."""
+
     def details(self, ranks: Iterable[int]) -> list[Detail]:
         """What else can be read at little cost."""
 

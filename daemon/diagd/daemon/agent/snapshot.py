@@ -53,6 +53,7 @@ class RankWatch:
         self._memory_limit_bytes = memory_limit_bytes
         self._gone_since_s = 0.0
         self._cpu_s = 0.0
+        self._done = (-1, -1)  # steps and operations at the last look or glance
         self._moved_s = 0.0  # when the main thread last was running or used CPU
 
     @property
@@ -85,10 +86,19 @@ class RankWatch:
             self._note_progress(stat, usage, now_s)
         status = self._status(stat, exit_seen, now_s) if stat is None or not alive else self._living_status(stat, now_s)
         self.facts = self._facts(stat, status, usage)
+        self._done = self.facts.step, self.facts.operations
         if stat is not None and alive:
             self.facts.extra.update(self.pace.read(stat, now_s))
             self.facts.extra.update(self.memory.read(stat, self.meter, now_s))
         return self.facts
+
+    def gets_on(self) -> bool:
+        """Whether its box shows a step or an operation since the last look or glance; its process is not asked."""
+        if not self.box.is_whole:
+            return False
+        live = self.box.reader.live
+        before, self._done = self._done, (live(Live.STEP), live(Live.OPERATIONS))
+        return self._done != before and not live(Live.FINALIZING_NS)
 
     def waits_s(self, now_s: float) -> float:
         """For how long the rank has waited: in an operation, or with its main thread asleep."""

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 2.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
+LONGER_S = 2.5  # where all ranks went on; agents look at such a job every other second, and sooner where one does not
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class JobLoop:
         self.state.tick(now_s)
         if self.state.stopping_s is not None and self.state.attempt > self._stopping_attempt:
             self.state.stopping_s = None  # it has started again: deaths count anew
-        if not news and now_s - self._judged_s < WITHOUT_NEWS_S:
+        if not news and now_s - self._judged_s < self._patience_s:
             return []
         if not self._suspicions and self._calm.lasts(self.state):
             return []
@@ -128,11 +129,16 @@ class JobLoop:
             self.revision += 1
         return changed
 
+    @property
+    def _patience_s(self) -> float:
+        """For how long nothing is judged where there is no news."""
+        return LONGER_S if self._calm.went_on and not self._suspicions else WITHOUT_NEWS_S
+
     def commands(self, now_s: float) -> list[tuple[Link, Command]]:
         """The deep looks that are due, none of a rank that is being looked at; and digests out of turn."""
         if self.state.ended_s is not None or not self._links:
             return []
-        if not (self._news or self._suspicions) and now_s - self._attended_s < WITHOUT_NEWS_S:
+        if not (self._news or self._suspicions) and now_s - self._attended_s < self._patience_s:
             return []
         self._news, self._attended_s = False, now_s
         return [*self._looks(now_s), *self._digests(now_s)]
