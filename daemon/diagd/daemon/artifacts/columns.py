@@ -34,6 +34,22 @@ class Column:
         self.lines.append(line)
         self.steps.append(step)
 
+    def extend(self, lines: Iterable[int], steps: "array[int]", values: "array[float]") -> None:
+        """Many more; `Piece.settle` puts them in the order of their lines."""
+        self.values.extend(values)
+        self.lines.extend(lines)
+        self.steps.extend(steps)
+
+    def settle(self) -> None:
+        """Put what came in other than the order of lines into that."""
+        lines = np.frombuffer(self.lines, np.int64)
+        if (np.diff(lines) >= 0).all():
+            return
+        order = np.argsort(lines, kind="stable")
+        steps, values = np.frombuffer(self.steps, np.int64)[order], np.frombuffer(self.values, np.float64)[order]
+        self.lines, self.steps = array("q", lines[order].tobytes()), array("q", steps.tobytes())
+        self.values = array("d", values.tobytes())
+
     def arrays(self) -> tuple[Ints, Ints, Floats]:
         """Lines, steps and values."""
         return (
@@ -58,6 +74,11 @@ class Piece:
         if found is None:
             found = self.columns[rank, name] = Column()
         return found
+
+    def settle(self) -> None:
+        """All is there: put it into the order of lines."""
+        for column in self.columns.values():
+            column.settle()
 
     def skip(self, why: str) -> None:
         """Count a line that could not be read."""

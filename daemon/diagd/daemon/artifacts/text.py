@@ -2,15 +2,17 @@
 
 import csv
 import json
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from diagd.daemon.artifacts.columns import NO_STEP, Piece
+from diagd.daemon.artifacts.shapes import EVERY, NUMBERS, Objects, Shapes, put_numbers
 from diagd.probes.box.metric_text import MAX_LINE, STEP_NAMES, Form, Reader, decimals_of, from_mapping, step_of
 
 MOST_NAMES = 2000  # of one piece: more are no metrics
-EVERY = 4  # lines, of which one is looked at for how many decimals are printed
 _RANKED = re.compile(r"\s*\[(?:rank|default)\s?(\d{1,6})\]:?")
 TOO_LONG, NO_JSON, OTHER_COLUMNS, MANY_NAMES = (
     f"longer than {MAX_LINE} characters", "no JSON object", "other columns than the header's", "too many names",
@@ -49,28 +51,47 @@ class _Columns:
 
 def read_log(lines: Iterable[str], rank: int, piece: Piece) -> None:
     """Lines as people and programs print them; of `[rank3]:` in front, the rank."""
-    reader, columns = Reader(), _Columns(piece)
+    reader, columns, shapes = Reader(), _Columns(piece), Shapes()
+    number = 0
     for number, line in enumerate(lines, 1):
-        piece.lines = number
-        found = reader.form_of(line)
-        if found is None:
-            if len(line) > MAX_LINE:
-                piece.skip(TOO_LONG)
-            continue
-        form, pieces = found
-        if form.nested and (said := reader.read(line)) is not None:
-            piece.put(rank, said.step, ((v.name, v.value) for v in said.values if columns.has_room(rank, v.name)))
-        elif form.names:
-            whose = rank
-            if "[" in line[:4] and (ranked := _RANKED.match(line)) is not None:
-                whose = int(ranked[1])
-            step = step_of(pieces[form.step]) if form.step >= 0 else None
-            for place, value, at_line, at_step in columns.of(form, whose):
-                value(float(pieces[place]))
-                at_line(number)
-                at_step(NO_STEP if step is None else step)
-            if number % EVERY == 1:
-                _note_decimals(form, pieces, whose, piece)
+        for shape in shapes.front:
+            if (match := shape.match(line)) is not None and len(line) <= MAX_LINE:
+                shape.lines.append(number)
+                shape.rows.append(match.groups())
+                if shape is not shapes.front[0]:
+                    shapes.moved_up(shape)
+                break
+        else:
+            piece.lines = number
+            _read_line(line, rank, piece, reader, columns, shapes)
+    piece.lines = number
+    shapes.put(piece)
+    piece.settle()
+
+
+def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Columns, shapes: Shapes) -> None:
+    number = piece.lines
+    found = reader.form_of(line)
+    if found is None:
+        if len(line) > MAX_LINE:
+            piece.skip(TOO_LONG)
+        return
+    form, pieces = found
+    whose = rank
+    if "[" in line[:4] and (ranked := _RANKED.match(line)) is not None:
+        whose = int(ranked[1])
+    if form.nested and (said := reader.read(line)) is not None:
+        piece.put(rank, said.step, ((v.name, v.value) for v in said.values if columns.has_room(rank, v.name)))
+        return
+    if form.names:
+        step = step_of(pieces[form.step]) if form.step >= 0 else None
+        for place, value, at_line, at_step in columns.of(form, whose):
+            value(float(pieces[place]))
+            at_line(number)
+            at_step(NO_STEP if step is None else step)
+        if number % EVERY == 1:
+            _note_decimals(form, pieces, whose, piece)
+    shapes.note(form, pieces, line, whose)
 
 
 def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> None:
@@ -84,42 +105,48 @@ def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> No
 
 def read_json(lines: Iterable[str], rank: int, piece: Piece) -> None:
     """A JSON object a line; `rank` in it, where it is there, names the rank."""
-    columns = _Columns(piece)
+    columns, objects, decode = _Columns(piece), Objects(), msgspec.json.Decoder().decode
+    number = 0
     for number, line in enumerate(lines, 1):
-        piece.lines = number
-        if not line or line.isspace():
-            continue
         try:
-            said = json.loads(line)
-        except (ValueError, RecursionError):
+            said = decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            said = _decoded(line)
+        if isinstance(said, dict):
+            whose = said.pop("rank", rank)
+            objects.take(said, whose if isinstance(whose, int) and 0 <= whose < 1 << 20 else rank, number)
+        elif line and not line.isspace():
             piece.skip(NO_JSON)
-            continue
-        if not isinstance(said, dict):
-            piece.skip(NO_JSON)
-            continue
-        whose = said.pop("rank", rank)
-        whose = whose if isinstance(whose, int) and 0 <= whose < 1 << 20 else rank
-        if all(type(value) is float for value in said.values() if type(value) is not int):
-            _flat(said, whose, piece, columns)
-        elif (found := from_mapping(said)) is not None:
-            piece.put(whose, found.step, ((v.name, v.value) for v in found.values if columns.has_room(whose, v.name)))
+    for whose, names, at, rows in objects.tables():
+        table = list(zip(*rows, strict=True))
+        if all(NUMBERS.issuperset(map(type, column)) for column in table):  # as nearly all have
+            for name in names:
+                if name.lower() not in STEP_NAMES and columns.has_room(whose, name):
+                    piece.column(whose, name)
+            put_numbers(piece, whose, names, at, table)
+        else:
+            _put_one_by_one(piece, columns, whose, names, zip(at, rows, strict=True))
+    piece.lines = number
+    piece.settle()
 
 
-def _flat(said: dict[str, float], rank: int, piece: Piece, columns: _Columns) -> None:
-    """An object with nothing but numbers: what nearly all are."""
-    step, known = NO_STEP, piece.columns
-    for name in ("step",) if "step" in said else said.keys() & STEP_NAMES:
-        step = int(said[name]) if 0 <= said[name] < 1e15 else NO_STEP
-    for name, value in said.items():
-        column = known.get((rank, name))
-        if column is None:
-            if name.lower() in STEP_NAMES or not columns.has_room(rank, name):
-                continue
-            column = piece.column(rank, name)
-        try:
-            column.add(piece.lines, step, value)
-        except OverflowError:  # an int beyond all floats
-            column.add(piece.lines, step, math.inf)
+def _decoded(line: str) -> object:
+    """As Python's own reader takes it, with NaN and Infinity; None where it does not either."""
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _put_one_by_one(
+    piece: Piece, columns: _Columns, rank: int, names: Sequence[str], rows: Iterable[tuple[int, tuple[Any, ...]]]
+) -> None:  # fmt: skip
+    """Objects with other things than numbers in them, too."""
+    for line, row in rows:
+        if (found := from_mapping(dict(zip(names, row, strict=True)))) is not None:
+            piece.lines = line
+            piece.put(rank, found.step, ((v.name, v.value) for v in found.values if columns.has_room(rank, v.name)))
 
 
 def read_csv(lines: Iterable[str], rank: int, piece: Piece, header: list[str], delimiter: str) -> None:
