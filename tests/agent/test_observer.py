@@ -284,8 +284,9 @@ def test_a_later_process_with_the_same_number_is_not_the_rank(tmp_path: Path, ob
 
 def test_a_candidate_is_shown_as_one(tmp_path: Path, observer: Observer) -> None:
     box(tmp_path, pid=os.getpid()).live[Live.IS_RANK] = 0
-    facts_of(observer)
-    assert not observer.details()[0].is_rank
+    facts_of(observer, now_s=50.0)
+    (detail,) = observer.details()
+    assert (detail.is_rank, detail.still_since_s) == (False, 50.0)
 
 
 def test_a_glance_tells_whether_every_rank_gets_on(tmp_path: Path, observer: Observer) -> None:

@@ -229,6 +229,20 @@ def test_a_candidate_before_init_is_named_with_its_place_and_stuck_only_where_it
     assert "download (train.py:5)" in found.summary
 
 
+@pytest.mark.parametrize(
+    ("still_for_s", "severity"), [(10.5, Severity.CRITICAL), (9.0, Severity.WARNING), (None, Severity.WARNING)]
+)
+def test_a_candidate_that_waits_in_a_call_is_stuck_once_it_has_long_shown_no_sign_of_life(
+    still_for_s: float | None, severity: Severity
+) -> None:
+    start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1)
+    start.outside(2, "check_out", line=5, syscall="recvfrom")
+    since_s = 0.0 if still_for_s is None else start.now_s + 12 - still_for_s
+    start.ranks[2].detail = start.ranks[2].detail.with_(is_rank=False, groups=(), still_since_s=since_s)
+    found = start.passes(12).finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), severity)
+
+
 def test_an_init_that_all_have_entered_is_told_only_with_patience() -> None:
     start = job(2, hang_after_s=10, warm=False).initialises(0).initialises(1).passes(9)
     assert critical(start.find()) == []

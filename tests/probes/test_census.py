@@ -84,6 +84,27 @@ def test_parameters_in_the_optimizer_that_the_loss_does_not_reach_have_no_gradie
     assert counted(recording, "elements_without_gradient")[-1] == pytest.approx(144 / 348)
 
 
+@pytest.mark.parametrize(("moved", "dead"), [("all", [6, 0, 0]), ("head", [6, 4, 4]), ("none", [6, 6, 6])])
+def test_what_an_optimizer_moves_without_gradients_is_not_dead(
+    recording: BoxWriter, moved: str, dead: list[int]
+) -> None:
+    """As evolution strategies do it, and estimates from two values of the loss."""
+    model = Shop()
+
+    class Strategy(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self, closure: object = None) -> None:  # type: ignore[override]
+            for name, parameter in model.named_parameters():
+                if moved == "all" or name.startswith(moved):
+                    parameter.add_(0.01)
+
+    optimizer = Strategy(model.parameters(), {})
+    look(model)
+    for _ in range(17):
+        step(torch.ones(1, requires_grad=True).sum(), optimizer)
+    assert counted(recording, "without_gradient") == dead
+
+
 def test_of_a_split_parameter_a_rank_without_a_part_is_not_one_that_does_not_train(recording: BoxWriter) -> None:
     class Split(Shop):
         def __init__(self) -> None:

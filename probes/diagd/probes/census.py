@@ -27,6 +27,7 @@ class _Census:
         self.with_gradient: set[str] = set()  # names that have had a gradient
         self.nonzero: set[str] = set()  # and one that was not zero
         self.held: dict[str, Any] = {}  # what some elements of unowned parameters held
+        self.silent: dict[str, Any] = {}  # likewise of owned ones without a gradient
 
 
 CENSUS = _Census()
@@ -79,7 +80,7 @@ def _count(owned: set[int], step: int) -> None:
     trainable = [(one, p) for one, p in held if p.requires_grad]
     unowned = [(one, p) for one, p in trainable if not (one.owned or id(p) in owned) and p.grad is not None]
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
-    silent = [(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None]
+    silent = _standing([(one, p) for one, p in mine if one.name not in CENSUS.with_gradient and p.grad is None])
     still = [(one, p) for one, p in mine if one.name in CENSUS.with_gradient and one.name not in CENSUS.nonzero]
     bare = sum(p.grad is None for _, p in mine)
     CENSUS.bare = bool(mine) and bare == len(mine)
@@ -150,6 +151,21 @@ def _unmoved(unowned: list[tuple[Parameter, Any]]) -> list[Parameter]:
         if (some is None and one.name not in before) or (known is not None and known == some):
             found.append(one)
     return found
+
+
+def _standing(silent: list[tuple[Parameter, Any]]) -> list[tuple[Parameter, Any]]:
+    """Those without a gradient that do not move all the same, as evolution strategies move them.
+
+    Of some it is seen; where these all move, the others do, too.
+    """
+    before, CENSUS.silent = CENSUS.silent, {}
+    for one, parameter in silent[:MOVED_OF]:
+        if (some := _some(parameter)) is not None:
+            CENSUS.silent[one.name] = some
+    moved = {name for name, held in CENSUS.silent.items() if before.get(name, held) != held}
+    if moved and len(moved) == len(CENSUS.silent):
+        return []
+    return [(one, p) for one, p in silent if one.name not in moved]
 
 
 def _some(parameter: Any) -> list[float] | None:

@@ -11,6 +11,7 @@ from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.memory import MemoryMeter
 from diagd.daemon.agent.pace import PaceMeter
 from diagd.daemon.agent.procfs import Call, Procfs, Stat
+from diagd.daemon.agent.stillness import Stillness
 from diagd.daemon.agent.usage import Meter, Usage
 from diagd.daemon.state.model import Detail, Exit, Facts, Frame, Operation, Stack, Status
 from diagd.probes.box.layout import Live, Record
@@ -53,6 +54,7 @@ class RankWatch:
         self._memory_limit_bytes = memory_limit_bytes
         self._gone_since_s = 0.0
         self._cpu_s = 0.0
+        self._stillness = Stillness()
         self._done = (-1, -1)  # steps and operations at the last look or glance
         self._moved_s = 0.0  # when the main thread last was running or used CPU
 
@@ -87,6 +89,8 @@ class RankWatch:
         status = self._status(stat, exit_seen, now_s) if stat is None or not alive else self._living_status(stat, now_s)
         self.facts = self._facts(stat, status, usage)
         self._done = self.facts.step, self.facts.operations
+        if not self.box.is_rank:
+            self._stillness.note(self.facts, now_s)
         if stat is not None and alive:
             self.facts.extra.update(self.pace.read(stat, now_s))
             self.facts.extra.update(self.memory.read(stat, self.meter, now_s))
@@ -146,6 +150,7 @@ class RankWatch:
             ending=boxes.ending(reader),
             thread_ended=boxes.thread_ended(reader),
             exit=self.exit,
+            still_since_s=0.0 if self.box.is_rank else self._stillness.since_s,
             children=self.meter.child_list(loaders),
             notes=self._notes(),
             rss_history=tuple(self._rss),

@@ -70,22 +70,22 @@ def _rank(state: JobState, rank: int) -> dict[str, Any]:
 
 
 def _never_joined(state: JobState) -> list[dict[str, Any]]:
-    """Processes that were to become a rank and ended before they were one."""
+    """Processes that were to become a rank and are none: some ended before, of others the ranks wait."""
     return [
         {
             "rank": rank,
             "host": detail.host,
             "pid": detail.pid,
-            "state": ("killed" if detail.exit.signal else "exited"),
+            "state": "running" if detail.exit is None else "killed" if detail.exit.signal else "exited",
             "step": None,
             "phase": "init",
-            "exit": str(detail.exit),
-            "last_seen_at": detail.exit.at_s,
+            "exit": str(detail.exit) if detail.exit is not None else None,
+            "last_seen_at": detail.exit.at_s if detail.exit is not None else state.now_s,
             "node": detail.node,
             "attempt": detail.attempt,
         }
         for rank, detail in state.candidates.items()
-        if detail.exit is not None
+        if detail.exit is not None or (state.details and rank < state.world_size)
     ]
 
 

@@ -80,10 +80,11 @@ def _quiet(scene: Scene, rank: int) -> bool:
     """No sign of life from a rank that has not joined; one that never reported is unknown, not quiet."""
     detail = scene.state.candidates.get(rank)
     if detail is not None:
-        # Of its CPU nothing is known: only a sleep or a lock of the kernel's is no work, of its threads or of others.
+        # A sleep or a lock of the kernel's is no work, of its threads or of others; of other waits the numbers tell.
         asleep = detail.stack is not None and detail.stack.syscall in _RESTS and not detail.children
+        still_s = scene.state.now_s - detail.still_since_s if detail.still_since_s else 0.0
         digests = [digest for _, digest in detail.looks[-5:]]
-        return asleep and len(digests) >= 3 and len(set(digests)) == 1
+        return (asleep or still_s >= scene.state.hang_after_s) and len(digests) >= 3 and len(set(digests)) == 1
     return rank in scene.state.details and life_of(scene.state, rank).idle_s >= scene.state.hang_after_s
 
 

@@ -8,28 +8,13 @@ import numpy as np
 
 from diagd.daemon.state.columns import NEVER, Columns, empty_columns
 from diagd.daemon.state.ledger import TensorLedger
-from diagd.daemon.state.model import Detail, Facts, Status
+from diagd.daemon.state.model import GROWTH, MARK_S, Detail, Facts, Status
 from diagd.daemon.state.pace import Pace
 from diagd.daemon.state.signals import SignalBook
 
 OTHERS = -1  # no rank: in `not_known`, members of a group that no dump names
-# Below these a process that only waits still moves: timers, the allocator, a monitor thread.
-CPU_NOISE_RATIO = 0.02  # of one core
-CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
-IO_NOISE_BYTES_PER_S = 64 * 1024
-RSS_NOISE_BYTES = 32 * 1024 * 1024  # what an onlooker asks of a rank (the flight recorder, a dump) takes some memory
 MEMORY = "memory/"  # of Facts.extra
 LOOK_HOLDS_S = 1.0  # a look and the numbers that say the rank has moved are that far apart at most
-MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
-
-# total -> (sign, what is no sign: a rate, and an amount at once)
-_GROWTH = {
-    "main_cpu_s": ("main_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
-    "other_cpu_s": ("other_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
-    "children_cpu_s": ("children_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
-    "io_bytes": ("io_moved_s", IO_NOISE_BYTES_PER_S, IO_NOISE_BYTES_PER_S),
-    "rss_bytes": ("memory_moved_s", 0.0, RSS_NOISE_BYTES),
-}
 
 
 @dataclass(slots=True)
@@ -188,7 +173,7 @@ class JobState:
         moved = {
             "program_moved_s": (fact.step, fact.operations, fact.phase_s) != (c.step[r], c.operations[r], c.phase_s[r]),
         }
-        for total, (sign, rate, amount) in _GROWTH.items():
+        for total, (sign, rate, amount) in GROWTH.items():
             moved[sign] = self._grew(r, total, getattr(fact, total), now_s, rate, amount, fresh)
         for name, yes in moved.items():
             if yes or fresh:

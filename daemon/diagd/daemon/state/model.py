@@ -191,6 +191,7 @@ class Detail:
     ending: Ending | None = None
     thread_ended: Ending | None = None  # a thread of its own that ended in an exception; the process lives on
     exit: Exit | None = None
+    still_since_s: float = 0.0  # of a process that is no rank yet: since when it does nothing; 0 not known
     children: tuple["Child", ...] = ()
     notes: tuple[str, ...] = ()  # what is not watched, and why
     rss_history: tuple[tuple[float, int], ...] = ()  # (time, bytes), sparse
@@ -246,3 +247,20 @@ class Facts:
     finalizing: bool = False
     overhead_s: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
+
+
+# Below these a process that only waits still moves: timers, the allocator, a monitor thread.
+CPU_NOISE_RATIO = 0.02  # of one core
+CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
+IO_NOISE_BYTES_PER_S = 64 * 1024
+RSS_NOISE_BYTES = 32 * 1024 * 1024  # what an onlooker asks of a rank (the flight recorder, a dump) takes some memory
+MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after so long; children are read every 5 s
+
+# total -> (sign, what is no sign: a rate, and an amount at once)
+GROWTH = {
+    "main_cpu_s": ("main_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "other_cpu_s": ("other_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "children_cpu_s": ("children_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "io_bytes": ("io_moved_s", IO_NOISE_BYTES_PER_S, IO_NOISE_BYTES_PER_S),
+    "rss_bytes": ("memory_moved_s", 0.0, RSS_NOISE_BYTES),
+}
