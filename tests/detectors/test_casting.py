@@ -93,3 +93,24 @@ def test_what_is_run_again_without_it_is_told(again: list[float], step: int | No
     assert [(f.kind, f.ranks, f.step, f.causes[0].key) for f in found] == (
         [("precision.autocast_off", (0, 1), step, "recomputed")] if step is not None else []
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "since"),
+    [(range(41, 81), 41), ([*range(2, 4), *range(60, 81)], 60), (range(41, 70), None), (range(74, 81), None)],
+)
+def test_a_region_in_which_it_is_switched_off_and_left_so_is_told_with_its_place(
+    steps: Sequence[int], since: int | None
+) -> None:
+    made = job(2)
+    for rank in range(2):
+        signals(made.state, rank, "autocast/on", range(1, 81), [1] * 80)
+        signals(made.state, rank, "autocast/cut", steps, [1] * len(steps))
+    made.state.signals.put_fact(1, "autocast/cut", 42, "/job/train.py\t18\tassign")
+    found = list(autocast_off(scene_of(made.state)))
+    assert [(one.ranks, one.step, one.causes[0].key) for one in found] == (
+        [] if since is None else [((0, 1), since, "cut")]
+    )
+    if found:
+        assert "assign (train.py:18)" in found[0].summary
+        assert {place.frame.line for place in found[0].locations} == {18}

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import nodes, overflow, sites, turns
+from diagd.probes import cutting, nodes, overflow, sites, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.fast import FAST, Fast
@@ -72,6 +72,7 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own methods back."""
     _patches.undo()
+    cutting.remove()
     while _joined:
         turns.leave(_joined.pop())
 
@@ -104,7 +105,11 @@ def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _leaving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return True if REGION.open and threading.get_ident() == STATE.trainer else None
+    if not REGION.open or threading.get_ident() != STATE.trainer:
+        return None
+    if STATE.box is not None:
+        cutting.look(_torch, _joined[0], args[0], _under_way())
+    return True
 
 
 def _left(token: Any, result: Any) -> None:

@@ -5,13 +5,15 @@ without it by turns (several models), and trainings that enter it only after a w
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.model import Frame
 from diagd.daemon.state.signals import Series, SignalBook
 
 BEFORE, SINCE = 12, 8  # steps with it without a break, and then without it
@@ -33,6 +35,36 @@ def autocast_off(scene: Scene) -> Iterator[Finding]:
         return
     yield from _differing(scene.state, ranks)
     yield from _recomputed(signals)
+    yield from _cut(signals)
+
+
+def _cut(signals: SignalBook) -> Iterator[Finding]:
+    """Regions in which something switches autocast off and leaves it off, at the newest steps one after the other."""
+    found: dict[int, int] = {}
+    for rank in signals.ranks("autocast/cut"):
+        on, cut = signals.series(rank, "autocast/on"), signals.series(rank, "autocast/cut")
+        if on is None or cut is None or len(cut) < SINCE or len(on) < SINCE:
+            continue
+        steps = cut.steps
+        if steps[-1] >= on.steps[-1] and steps[-1] - steps[-SINCE] <= 2 * SINCE:
+            gaps = np.flatnonzero(np.diff(steps) > SINCE)
+            found[rank] = int(steps[int(gaps[-1]) + 1 if len(gaps) else 0])
+    if not found:
+        return
+    ranks, step = tuple(sorted(found)), min(found.values())
+    said = [fact[1].split("\t") for rank in ranks if (fact := signals.fact(rank, "autocast/cut")) is not None]
+    place = next((Frame(one[2], one[0], int(one[1]), True) for one in said if len(one) == 3), None)
+    where = f" in {words.place_text(place)}" if place is not None else ""
+    text = (
+        f"something in the autocast region of {words.ranks_text(ranks)} switches autocast off{where} and not on again,"
+        f" since step {step}: what follows in the region runs in full precision"
+    )
+    told = tuple(
+        Evidence("autocast is off at the end of a region that has switched it on", "probe", rank, since)
+        for rank, since in sorted(found.items())[:4]
+    )
+    locations = tuple(Location(rank, place) for rank in ranks[:4]) if place is not None else ()
+    yield replace(_finding(ranks, "cut", text, told, step), locations=locations)
 
 
 def _recomputed(signals: SignalBook) -> Iterator[Finding]:
