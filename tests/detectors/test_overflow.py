@@ -50,6 +50,19 @@ def test_an_output_that_becomes_inf_after_finite_ones_is_told_and_a_mask_is_not(
     assert find(told({"forward/absmax/Net.mask": [INF] * 4})) == []
 
 
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [([9.0, 8.0, INF, INF, INF], 33), ([9.0, 8.0, INF, 7.0, INF], 33), ([9.0, 8.0, INF, 7.0], None), ([9.0, INF, INF], None),
+     ([9.0, 8.0, NAN, INF], None)],
+)  # fmt: skip
+def test_an_output_that_stays_inf_stays_told_with_the_step_at_which_it_became_so(
+    values: Sequence[float], step: int | None
+) -> None:
+    found = find(told({"forward/absmax/Net.power": values}, every=16))
+    assert [one.step for one in found] == ([] if step is None else [step])
+    assert all("after 8 in step 17" in one.summary for one in found)
+
+
 def test_outputs_that_rise_towards_the_end_are_a_warning_before_anything_is_lost() -> None:
     (found,) = find(told({"forward/absmax/Net.head": [9000.0, 20000.0, 45000.0], "forward/absmax/Net.body": [3.0] * 3}))
     assert (found.severity, found.names[0]) == (Severity.WARNING, "Net.head")

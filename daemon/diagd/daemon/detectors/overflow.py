@@ -20,6 +20,7 @@ RISES = 1.15  # from one look to the next, and so at three in a row
 IN_A_ROW = 20  # steps left out
 WINDOW, PART = 40, 0.4  # share of the newest steps that were left out
 LOW_SCALE, LOW_WINDOW, LOW_TIMES = 1.0, 8, 3  # a scale below one that goes on falling
+FINITE = 2  # looks, before the first inf
 ABSMAX = "forward/absmax/"
 
 
@@ -48,15 +49,18 @@ def _saturated(signals: SignalBook, rank: int) -> tuple[str, str, int] | None:
         return said, module, step
     for name in signals.names(rank):
         series = signals.series(rank, name) if name.startswith(ABSMAX) else None
-        if series is not None and len(series) >= 3 and _breaks_off(series.values):
-            said = f"an output has become inf, after {series.values[-2]:.0f} in step {series.steps[-2]}"
-            return said, name.removeprefix(ABSMAX), int(series.steps[-1])
+        if series is not None and (first := _breaks_off(series.values)):
+            said = f"an output has become inf, after {series.values[first - 1]:.0f} in step {series.steps[first - 1]}"
+            return said, name.removeprefix(ABSMAX), int(series.steps[first])
     return None
 
 
-def _breaks_off(values: NDArray[np.float64]) -> bool:
-    """Whether it is inf now and never was before: masks are from the start."""
-    return bool(np.isinf(values[-1]) and np.isfinite(values[:-1]).all())
+def _breaks_off(values: NDArray[np.float64]) -> int:
+    """Where it first was inf, if it is now and was a number before; 0 where not: masks are so from the start."""
+    if not len(values) or not np.isinf(values[-1]):
+        return 0
+    first = int(np.argmax(~np.isfinite(values)))
+    return first if first >= FINITE and np.isinf(values[first]) else 0
 
 
 _OPERATIONS = {"Bmm": "a batched matrix product", "Mm": "a matrix product", "Addmm": "a matrix product with a bias",
