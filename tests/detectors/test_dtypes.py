@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.detectors.states import Job, job
 
 from diagd.daemon.detectors.dtypes import dtype_mismatch
@@ -73,3 +74,23 @@ def test_buffers_that_half_precision_falsifies_are_one_finding_for_each_kind() -
     )
     assert positions.names == ("Net.position", "float16")
     assert "2048" in positions.summary
+
+
+@pytest.mark.parametrize(
+    ("cast", "counted", "severity"),
+    [((2,), (128, 128, 128), Severity.WARNING), ((0, 1, 2), (128, 128, 128), Severity.INFO),
+     ((2,), (128, 64, 128), None)],
+)  # fmt: skip
+def test_frozen_weights_that_some_ranks_have_cast_are_told_once_others_are_known_not_to(
+    cast: tuple[int, ...], counted: tuple[int, ...], severity: Severity | None
+) -> None:
+    made = told((), (), ())
+    for rank, step in enumerate(counted):
+        made.state.signals.put(rank, "parameters/owned", [step], [4.0])
+    for rank in cast:
+        made.state.signals.put_fact(rank, "dtypes/frozen", 128, "float32\tbfloat16\tTeacher.embed.weight")
+    found = find(made)
+    assert [(one.ranks, one.severity, one.names) for one in found] == (
+        [] if severity is None else [(cast, severity, ("Teacher.embed.weight", "bfloat16"))]
+    )
+    assert all(("on ranks 0,1 they still are float32" in one.summary) == (cast == (2,)) for one in found)

@@ -311,6 +311,42 @@ def test_gradients_of_zero_elsewhere_are_not(more: dict[str, list[float]]) -> No
     assert one.kind == "training.dead_parameters"
 
 
+# --- all zero from some step on
+
+
+def falls_silent(zeros: int = 8, loss: float = 0.3, more: dict[str, Sequence[float]] | None = None) -> Job:
+    """Two layers that had gradients at 12 samples, and then have none."""
+    made = run(1, grad_norm=[1.0] * 12, loss=[loss] * (4 * (12 + zeros)), **(more or {}))
+    for name in ("Net.body.weight", "Net.head.weight"):
+        norms(made, name, [*noisy([0.1] * 12), *[0.0] * zeros])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("series", "kind", "key"),
+    [({}, "numerics.gradient_vanishing", "silenced"),
+     ({"autocast__on": [2.0] * 80}, "precision.underflow", "flushed"),
+     ({"autocast__on": [2.0] * 80, "scaler__scale": [1024.0] * 48}, "precision.underflow", "flushed"),
+     ({"autocast__on": [2.0] * 80, "scaler__scale": [1024.0] * 80}, "numerics.gradient_vanishing", "silenced"),
+     ({"autocast__on": [1.0] * 80}, "numerics.gradient_vanishing", "silenced")],
+)  # fmt: skip
+def test_gradients_that_are_all_zero_since_a_step_are_told_with_what_may_be_why(
+    series: dict[str, Sequence[float]], kind: str, key: str
+) -> None:
+    (one,) = found(falls_silent(more=series))
+    assert (one.kind, one.causes[0].key, one.step) == (kind, key, 49)
+    assert ("any more" in one.summary) == ("scaler__scale" in series and kind == "precision.underflow")
+
+
+def test_gradients_that_are_zero_because_the_loss_is_or_only_for_a_while_or_in_parts_are_no_fault() -> None:
+    assert found(falls_silent(loss=0.0)) == []  # a margin that is kept
+    assert found(falls_silent(zeros=5)) == []
+    for levels in ([0.1] * 20, [*[0.1] * 6, 0.0, *[0.1] * 13]):
+        goes_on = falls_silent()
+        norms(goes_on, "Net.norm.weight", levels)
+        assert found(goes_on) == []
+
+
 # --- faded to nothing
 
 SAMPLED = [1, 2, 3, 4, 5, 6, 7, 8, *range(16, 200, 8)]

@@ -52,8 +52,8 @@ def test_an_output_that_becomes_inf_after_finite_ones_is_told_and_a_mask_is_not(
 
 @pytest.mark.parametrize(
     ("values", "step"),
-    [([9.0, 8.0, INF, INF, INF], 33), ([9.0, 8.0, INF, 7.0, INF], 33), ([9.0, 8.0, INF, 7.0], None), ([9.0, INF, INF], None),
-     ([9.0, 8.0, NAN, INF], None)],
+    [([9.0, 8.0, INF, INF, INF], 33), ([9.0, 8.0, INF, 7.0, INF], 33), ([9.0, 8.0, INF, 7.0], None),
+     ([9.0, INF, INF], None), ([9.0, 8.0, NAN, INF], None)],
 )  # fmt: skip
 def test_an_output_that_stays_inf_stays_told_with_the_step_at_which_it_became_so(
     values: Sequence[float], step: int | None

@@ -105,6 +105,22 @@ def test_what_an_optimizer_moves_without_gradients_is_not_dead(
     assert counted(recording, "without_gradient") == dead
 
 
+def test_a_frozen_part_that_is_cast_in_the_midst_of_training_is_told_and_one_that_was_before_is_not(
+    recording: BoxWriter,
+) -> None:
+    model = Shop()
+    model.body.requires_grad_(False).to(torch.float64)
+    model.norm.requires_grad_(False)
+    look(model)
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    for number in range(17):
+        if number == 10:
+            model.norm.to(torch.bfloat16)
+        step(model.head(torch.ones(2, 16)).sum(), optimizer)
+    told_of = told(recording).fact(0, "dtypes/frozen")
+    assert told_of == (16, "float32\tbfloat16\tShop.norm.weight,Shop.norm.bias")
+
+
 def test_of_a_split_parameter_a_rank_without_a_part_is_not_one_that_does_not_train(recording: BoxWriter) -> None:
     class Split(Shop):
         def __init__(self) -> None:

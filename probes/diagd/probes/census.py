@@ -1,6 +1,7 @@
 """Which parameters train: counted now and then, right before a step, over all models and optimizers of this process.
 
-The counts go out as signals `parameters/<what>`, some names of what was counted as facts of the same name.
+The counts go out as signals `parameters/<what>`, some names of what was counted as facts of the same name; and as the
+fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that were cast in the midst of training.
 """
 
 import math
@@ -28,6 +29,7 @@ class _Census:
         self.nonzero: set[str] = set()  # and one that was not zero
         self.held: dict[str, Any] = {}  # what some elements of unowned parameters held
         self.silent: dict[str, Any] = {}  # likewise of owned ones without a gradient
+        self.dtypes: dict[str, Any] = {}  # of frozen parameters
 
 
 CENSUS = _Census()
@@ -77,6 +79,7 @@ def _owned_by_all() -> set[int]:
 
 def _count(owned: set[int], step: int) -> None:
     held = [(one, p) for one, p in NAMED.held() if _elements(p)]  # of a split one, a rank may have no part
+    _look_for_casts([(one, p) for one, p in held if not (p.requires_grad or id(p) in owned)], step)
     trainable = [(one, p) for one, p in held if p.requires_grad]
     unowned = [(one, p) for one, p in trainable if not (one.owned or id(p) in owned) and p.grad is not None]
     mine = [(one, p) for one, p in held if id(p) in owned and p.requires_grad]
@@ -151,6 +154,17 @@ def _unmoved(unowned: list[tuple[Parameter, Any]]) -> list[Parameter]:
         if (some is None and one.name not in before) or (known is not None and known == some):
             found.append(one)
     return found
+
+
+def _look_for_casts(frozen: list[tuple[Parameter, Any]], step: int) -> None:
+    """Frozen parameters of another dtype than at the last count; of those that train, their optimizer's look tells."""
+    before, CENSUS.dtypes = CENSUS.dtypes, {one.name: p.dtype for one, p in frozen}
+    cast = [(name, before[name], dtype) for name, dtype in CENSUS.dtypes.items() if before.get(name, dtype) != dtype]
+    if cast:
+        _, old, new = cast[0]
+        names = ",".join(name for name, was, is_now in cast if (was, is_now) == (old, new))
+        said = f"{str(old).removeprefix('torch.')}\t{str(new).removeprefix('torch.')}\t{names}"
+        SIGNALS.fact("dtypes/frozen", said[:900], step)
 
 
 def _standing(silent: list[tuple[Parameter, Any]]) -> list[tuple[Parameter, Any]]:

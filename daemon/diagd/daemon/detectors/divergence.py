@@ -6,7 +6,7 @@ from dataclasses import replace
 from diagd.daemon.detectors import narrowed, words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.differing import How, Parted
-from diagd.daemon.detectors.dtypes import recast
+from diagd.daemon.detectors.dtypes import frozen_recast, recast
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.models import model_of
@@ -88,7 +88,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
 
 def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:
     """What parted since some of the ranks hold their weights in another dtype is told by that."""
-    cast = recast(state)
+    cast = frozen_recast(state) | recast(state)
     if not cast:
         return found
     earliest = min(cast.values()) - RECAST_LATE

@@ -27,6 +27,7 @@ def dtype_mismatch(scene: Scene) -> Iterator[Finding]:
     for culprits, found in groups.items():
         yield _of_ranks(culprits, found)
     yield from _changed(state)
+    yield from _frozen(state)
     yield from _buffers(state)
 
 
@@ -73,19 +74,48 @@ def _of_ranks(culprits: tuple[int, ...], found: list[Unlike]) -> Finding:
 
 def recast(state: JobState) -> dict[int, int]:
     """The ranks whose parameters have changed their dtype, and since which step that was seen."""
-    facts = {r: state.signals.fact(r, "dtypes/changed") for r in sorted(state.details)}
-    return {rank: fact[0] for rank, fact in facts.items() if fact is not None}
+    return {rank: step for rank, (step, _) in _facts(state, "dtypes/changed").items()}
+
+
+def frozen_recast(state: JobState) -> dict[int, int]:
+    """Likewise of parameters that no optimizer owns."""
+    return {rank: step for rank, (step, _) in _facts(state, "dtypes/frozen").items()}
+
+
+def _facts(state: JobState, name: str) -> dict[int, tuple[int, str]]:
+    return {r: fact for r in sorted(state.details) if (fact := state.signals.fact(r, name)) is not None}
 
 
 def _changed(state: JobState) -> Iterator[Finding]:
-    facts = {r: fact for r in recast(state) if (fact := state.signals.fact(r, "dtypes/changed")) is not None}
-    if facts:
+    if facts := _facts(state, "dtypes/changed"):
         ranks, (step, said) = tuple(facts), next(iter(facts.values()))
         old, new, names = said.split("\t")
         listed = names.split(",")
         text = f"{_some(listed)} were {old} and are {new} since step {step}, in the midst of training"
         evidence = tuple(Evidence(f"{old} before step {s}, {new} then", "probe", r, s) for r, (s, _) in facts.items())
         yield _finding("changed", ranks, text, evidence[:4], (*listed[: MAX_NAMES - 1], new), Severity.WARNING, step)
+
+
+def _frozen(state: JobState) -> Iterator[Finding]:
+    """Frozen parameters that some ranks have cast, and others that have counted them since then have not."""
+    facts = _facts(state, "dtypes/frozen")
+    if not facts:
+        return
+    ranks, (step, said) = tuple(facts), min(facts.values())
+    counted = {r: state.signals.series(r, "parameters/owned") for r in state.details if r not in facts}
+    others = sorted(r for r, one in counted.items() if one is not None and len(one) and int(one.steps[-1]) >= step)
+    if len(others) < len(counted):
+        return  # of some it is not known yet
+    old, new, names = said.split("\t")
+    listed = names.split(",")
+    text = f"the frozen {_some(listed)} were {old} and are {new} since a step before {step}"
+    text += f", on {words.ranks_text(tuple(others))} they still are {old}" if others else ""
+    evidence = tuple(
+        Evidence(f"{new} at step {s}, {old} at the count before", "probe", r, s) for r, (s, _) in facts.items()
+    )
+    # On all of them it may be meant: what is frozen is only read.
+    severity = Severity.WARNING if others else Severity.INFO
+    yield _finding("frozen", ranks, text, evidence[:4], (*listed[: MAX_NAMES - 1], new), severity, step)
 
 
 _WRONG = {

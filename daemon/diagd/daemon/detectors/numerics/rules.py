@@ -13,6 +13,7 @@ from diagd.daemon.detectors.numerics import (
     nonfinite,
     rates,
     saturated,
+    silenced,
     starved,
     vanishing,
 )
@@ -27,6 +28,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     vanishing.vanishing,
     saturated.saturated,
     ceased.ceased,
+    silenced.silenced,
     imbalance.imbalances,
     starved.starved,
     dead.dead,
