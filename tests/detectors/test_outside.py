@@ -124,6 +124,37 @@ def test_a_read_that_never_ends_is_named() -> None:
     assert "read()" in two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="read").passes(11).finds().summary
 
 
+def polls(waiting: Job, rank: int, *more: str) -> Job:
+    """It takes turns by a key of the store that it asks for again and again."""
+    waiting.outside(rank, "take", line=22, syscall="clock_nanosleep").works(rank, "operations", "frames")
+    for name in (*("STORE_SET",) * 16, *more):
+        waiting.did(rank, name, at("take", line=22), detail="mutex/snapshots")
+    return waiting
+
+
+@pytest.mark.parametrize(("hang_after_s", "severity"), [(10, Severity.CRITICAL), (60, Severity.WARNING)])
+def test_ranks_that_ask_the_store_for_ever_while_all_others_wait_for_them_wait_for_its_key(
+    hang_after_s: int, severity: Severity
+) -> None:
+    waiting = job(3, hang_after_s).waits(0, seq=120)
+    found = polls(polls(waiting, 1), 2).passes(12).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (1, 2), (0,))
+    assert (found.severity, found.names, found.causes[0].key) == (severity, ("mutex/snapshots",), "polled")
+    assert {(place.rank, place.frame.line) for place in found.locations[:1]} == {(1, 22)}
+    assert "no rank is left that could change it" in found.summary
+
+
+def test_a_rank_that_asks_the_store_while_another_works_may_get_it_yet() -> None:
+    waiting = job(3, 10).waits(0, seq=120).outside(2, "evaluate").works(2, "cpu", "frames")
+    found = [f for f in polls(waiting, 1).passes(30).find() if f.kind == "hang.store_wait"]
+    assert [(f.ranks, f.severity) for f in found] == [((1,), Severity.WARNING)]
+
+
+def test_a_rank_that_does_something_else_between_is_late() -> None:
+    waiting = job(2, 10).waits(0, seq=120)
+    assert polls(waiting, 1, "ALLREDUCE").passes(30).finds().kind.startswith("slow.")
+
+
 def test_a_single_rank_that_stands_still_is_blocked_once_patience_ends() -> None:
     alone = job(1, hang_after_s=10).outside(0).passes(9.5)
     assert alone.find() == ()

@@ -6,6 +6,7 @@ from diagd.daemon.detectors import dumped, elsewhere, words
 from diagd.daemon.detectors.blocked import blocked, is_stuck
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, life_of
+from diagd.daemon.detectors.polling import polling
 from diagd.daemon.detectors.position import is_stopped, rests_in_communication
 from diagd.daemon.detectors.root import Root, finding_of, root_of, seen, waiting_text
 from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, Scene
@@ -42,7 +43,7 @@ def outside(scene: Scene, rank: int) -> Finding | None:
         return elsewhere.missing(scene, root, "goes on with its own steps")
     if root.life.idle_s >= QUIET_S or is_stuck(scene, root):
         return blocked(scene, root)
-    return _late(scene, root)
+    return polling(scene, root) or _late(scene, root)
 
 
 def _is_leaving(root: Root) -> bool:
