@@ -1,6 +1,6 @@
 """`python -m tests.bench`: what diagd costs, and how fast it is.
 
-    python -m tests.bench [--only steps micro digests eight offline startup verdicts healthy] [--quick]
+    python -m tests.bench [--only steps micro digests eight offline scan startup verdicts healthy] [--quick]
 
 Writes results/bench.json and, from it, results/bench.md; what is left out by --only keeps its earlier figures. Not a
 test: nothing fails, figures are kept. Run it on a machine that does nothing else.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import digests, eight, faults, healthy, machine, micro, offline, startup, steps
+from tests.bench import digests, eight, faults, healthy, machine, micro, offline, scanning, startup, steps
 from tests.bench.figures import percentile
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -67,6 +67,7 @@ SECTIONS = {
     "healthy": Section(measure_healthy, shown_healthy),
     "eight": Section(lambda quick: eight.measure(8 if quick else 30, 2 if quick else 7), eight.shown),
     "offline": Section(lambda quick: offline.measure(64 if quick else 1024), offline.shown),
+    "scan": Section(lambda quick: scanning.measure(100 if quick else 1000), scanning.shown),
     "startup": Section(lambda quick: startup.measure(5 if quick else 20), startup.shown),
 }
 

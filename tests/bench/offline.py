@@ -22,8 +22,8 @@ def measure(ranks: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="diagd-bench-") as folder:
         place = Path(folder) / "dumps"
         guilty = dumps.write(place, ranks, ENTRIES)
-        ours = _watched([DIAGD, "analyze", str(place)])
-        theirs = _watched([*TORCHS, str(place)])
+        ours = watched([DIAGD, "analyze", str(place)])
+        theirs = watched([*TORCHS, str(place)])
     return {
         "ranks": ranks, "entries": ENTRIES,
         "diagd": {**ours, "right": f"rank {guilty} never entered" in ours.pop("said")},
@@ -31,7 +31,7 @@ def measure(ranks: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _watched(command: list[str]) -> dict[str, Any]:
+def watched(command: list[str]) -> dict[str, Any]:
     """Run it: time and CPU, the highest memory of it and its children together (PSS), and what it said."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as said:
