@@ -17,7 +17,7 @@ EVERY = 4  # lines, of which one is looked at for how many decimals are printed
 OFTEN = 4  # lines of a form, from which on they have a pattern
 FRONT = 4  # patterns that a line is tried against, the last ones that held first
 MOST = 64  # patterns of one piece
-MOST_STEP = 1e15
+MOST_STEP, LONG_STEP = 1e15, 16  # and digits
 NUMBERS = frozenset({int, float})
 _EXPONENT = r"(?:[eE][-+]?+\d++)?+"
 # A number of `metric_text`, of which nothing is given back: so a line is parted here as it is there.
@@ -48,13 +48,14 @@ class Shape:
             return
         columns = list(zip(*self.rows, strict=True))
         steps = _steps(columns[self._at[self._form.step]]) if self._form.step >= 0 else _no_steps(len(self.rows))
+        looked_at = [number for number, line in enumerate(self.lines) if line % EVERY == 1]
         for place, name, rounded in self._form.names:
             column, texts = piece.columns.get((self._rank, name)), columns[self._at[place]]
             if column is None:  # one too many
                 continue
             column.extend(self.lines, steps, array("d", map(float, texts)))
             if rounded:
-                told = (decimals_of(text) for line, text in zip(self.lines, texts, strict=True) if line % EVERY == 1)
+                told = (decimals_of(texts[number]) for number in looked_at)
                 column.decimals = max([column.decimals, *(one for one in told if one is not None)])
 
 
@@ -130,7 +131,9 @@ def _floats(values: Sequence[float]) -> "array[float]":
         return array("d", (value if abs(value) < 1e308 else math.inf if value > 0 else -math.inf for value in values))
 
 
-def _steps(texts: Iterable[str]) -> "array[int]":
+def _steps(texts: Sequence[str]) -> "array[int]":
+    if "".join(texts).isdecimal() and len(max(texts, key=len)) < LONG_STEP:  # as `step_of` wants each of them
+        return array("q", map(int, texts))
     return array("q", (NO_STEP if (step := step_of(text)) is None else step for text in texts))
 
 
