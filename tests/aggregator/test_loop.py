@@ -1,11 +1,17 @@
 """One job's loop, driven by hand: what is applied, what is asked for and how often."""
 
+from collections.abc import Iterator
+
 import pytest
 from tests.aggregator.fakes import FakeBook, FakeJudge, FakeLink, Wanted, incident
+from tests.detectors import states
 
 from diagd.daemon.agent.wire import detail_message, facts_columns
-from diagd.daemon.aggregator.judging import Judge
+from diagd.daemon.aggregator.judging import Judge, default_judge
 from diagd.daemon.aggregator.loop import LONGER_S, WITHOUT_NEWS_S, JobLoop
+from diagd.daemon.detectors import registry
+from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts
 from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, Window
@@ -127,6 +133,30 @@ def test_a_detector_that_fails_costs_a_verdict_and_not_the_watch() -> None:
     loop = JobLoop("job", Judge(broken, lambda state: Wanted(), FakeBook))
     assert loop.tick(100.0) == []
     assert loop.counters.failures == 1
+
+
+def test_one_detector_that_fails_takes_none_of_the_others_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(scene: Scene) -> Iterator[Finding]:
+        yield from ()
+        raise ZeroDivisionError
+
+    made = states.job(3, 10).waits(0, seq=9).waits(1, seq=9).outside(2, "load").passes(12)
+    monkeypatch.setattr(registry, "PROMPT", (broken, *registry.PROMPT, broken))
+    monkeypatch.setattr(registry, "OF_TRAINING", (broken,))
+    with pytest.raises(ZeroDivisionError):
+        registry.detect(made.state)
+    (found,) = default_judge().detect(made.state)
+    assert (found.kind, found.ranks, made.state.failures) == ("hang.rank_blocked", (2,), 3)
+
+
+def test_failures_of_detectors_are_counted() -> None:
+    def failing(state: JobState) -> tuple[()]:
+        state.failures += 2
+        return ()
+
+    loop = JobLoop("job", Judge(failing, lambda state: Wanted(), FakeBook))
+    loop.tick(100.0)
+    assert loop.counters.failures == 2
 
 
 @pytest.mark.parametrize(("further", "patience_s"), [(True, LONGER_S), (False, WITHOUT_NEWS_S)])

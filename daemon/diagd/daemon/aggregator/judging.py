@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from diagd.daemon.incidents.incident import Incident
@@ -65,4 +66,4 @@ def default_judge() -> Judge:
     from diagd.daemon.detectors.registry import detect
     from diagd.daemon.incidents.book import IncidentBook
 
-    return Judge(detect, attention, IncidentBook, suspects)
+    return Judge(partial(detect, lenient=True), attention, IncidentBook, suspects)

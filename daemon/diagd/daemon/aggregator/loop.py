@@ -258,13 +258,16 @@ class JobLoop:
         self._results.append(result)
 
     def _judge_now(self) -> list[Incident]:
+        failures = self.state.failures
         try:
             return self.book.update(self._judge.detect(self.state), self.state)
         except Exception:
-            self.counters.failures += 1
-            if self.counters.failures in (1, 10, 100, 1000):
-                log.exception("a detector failed (%d times so far)", self.counters.failures)
+            self.state.failures += 1
+            if self.state.failures in (1, 10, 100, 1000):
+                log.exception("a judgement failed (%d times so far)", self.state.failures)
             return []
+        finally:
+            self.counters.failures += self.state.failures - failures
 
     def _count(self, changed: Iterable[Incident]) -> None:
         for incident in changed:

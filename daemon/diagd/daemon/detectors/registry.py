@@ -1,5 +1,6 @@
 """All detectors, in order, and what remains of their findings when those that explain each other are folded."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -41,26 +42,50 @@ from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.detectors.training.sites import located
 from diagd.daemon.state.job import JobState
 
+log = logging.getLogger(__name__)
 
-def detect(state: JobState) -> tuple[Finding, ...]:
-    """All that is wrong with the job at the state's time, deepest causes only."""
+Detector = Callable[[Scene], Iterable[Finding]]
+Run = Callable[[Detector, Scene], list[Finding]]
+
+
+def _strictly(detector: Detector, scene: Scene) -> list[Finding]:
+    return list(detector(scene))
+
+
+def _leniently(detector: Detector, scene: Scene) -> list[Finding]:
+    """What it finds; nothing where it fails, so that one that is at fault takes none of the others with it."""
+    try:
+        return list(detector(scene))
+    except Exception:
+        scene.state.failures += 1
+        if scene.state.failures in (1, 10, 100, 1000):
+            log.exception("a detector failed (%d times so far)", scene.state.failures)
+        return []
+
+
+def detect(state: JobState, *, lenient: bool = False) -> tuple[Finding, ...]:
+    """All that is wrong with the job at the state's time, deepest causes only.
+
+    Args:
+        lenient: Go on without a detector that fails: it is counted in `state.failures` and logged.
+    """
     if not state.details and not state.candidates:
         return ()
-    scene = scene_of(state)
-    found = [finding for detector in PROMPT for finding in detector(scene)] + _of_training(scene)
+    scene, run = scene_of(state), _leniently if lenient else _strictly
+    found = [finding for detector in PROMPT for finding in run(detector, scene)] + _of_training(scene, run)
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
-            found += guess(scene)
+            found += run(guess, scene)
     return tuple(threads.with_fallen(scene, one) for one in _deepest(_together(without_consequences(found))))
 
 
-def _of_training(scene: Scene) -> list[Finding]:
+def _of_training(scene: Scene, run: Run) -> list[Finding]:
     """What is wrong in what training computes; while the job runs, it is not looked at as often as its progress."""
     state = scene.state
     live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
     if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < state.look_again_s:
         return list(state.looked[1])
-    found = [located(scene, finding) for detector in OF_TRAINING for finding in detector(scene)]
+    found = [located(scene, finding) for detector in OF_TRAINING for finding in run(detector, scene)]
     state.looked = state.now_s, found
     return list(found)
 
@@ -157,7 +182,7 @@ def _left_out(scene: Scene) -> list[int]:
 
 
 # Of progress.
-PROMPT: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+PROMPT: tuple[Detector, ...] = (
     ended.ended,
     mismatch.mismatches,
     silent.silent,
@@ -165,7 +190,7 @@ PROMPT: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     slow.slow,
 )
 # Of what is computed.
-OF_TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
+OF_TRAINING: tuple[Detector, ...] = (
     precision.stale_casts,
     casting.autocast_off,
     overflow.overflow,
@@ -184,7 +209,7 @@ OF_TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     *TRAINING,
 )
 # Asked, in this order, only where nothing critical was found.
-LAST_RESORTS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (parted.parted, ended.unexplained)
+LAST_RESORTS: tuple[Detector, ...] = (parted.parted, ended.unexplained)
 
 # Of findings about the same ranks the earlier in this order is the deeper cause.
 _DEPTH = (

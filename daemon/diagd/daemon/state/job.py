@@ -30,6 +30,7 @@ class JobState:
     attempt: int = 0
     ended_s: float | None = None
     exit_code: int | None = None
+    failures: int = 0  # detectors that could not judge it, a fault of diagd's own
     stopping_s: float | None = None  # since when diagd or a person is ending the job: deaths after that are wanted
     columns: Columns = field(default_factory=lambda: empty_columns(0))
     phases: list[str] = field(default_factory=list)
