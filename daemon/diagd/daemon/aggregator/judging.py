@@ -1,14 +1,18 @@
 """What a job's loop in the aggregator works with: a way to the agents, detectors, and a book of incidents."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import Entry
 from diagd.proto.v1.agent_pb2 import Command
+
+log = logging.getLogger(__name__)
+
+SAID = (1, 10, 100, 1000)  # failures of detectors of which the log tells
 
 
 class Link(Protocol):
@@ -62,8 +66,17 @@ class Judge:
 def default_judge() -> Judge:
     """The detectors and incidents of diagd."""
     from diagd.daemon.detectors.attention import attention
+    from diagd.daemon.detectors.finding import Finding
     from diagd.daemon.detectors.narrowed import suspects
     from diagd.daemon.detectors.registry import detect
     from diagd.daemon.incidents.book import IncidentBook
 
-    return Judge(partial(detect, lenient=True), attention, IncidentBook, suspects)
+    def lenient(state: JobState) -> tuple[Finding, ...]:
+        def failed(error: Exception) -> None:
+            state.failures += 1
+            if state.failures in SAID:
+                log.error("a detector failed (%d times so far)", state.failures, exc_info=error)
+
+        return detect(state, failed)
+
+    return Judge(lenient, attention, IncidentBook, suspects)

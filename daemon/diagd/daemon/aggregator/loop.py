@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagd.daemon.aggregator.calm import Calm
-from diagd.daemon.aggregator.judging import Attends, Judge, Link
+from diagd.daemon.aggregator.judging import SAID, Attends, Judge, Link
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.aggregator.suspicions import Suspicions
 from diagd.daemon.aggregator.sweeping import Sweeps
@@ -263,7 +263,7 @@ class JobLoop:
             return self.book.update(self._judge.detect(self.state), self.state)
         except Exception:
             self.state.failures += 1
-            if self.state.failures in (1, 10, 100, 1000):
+            if self.state.failures in SAID:
                 log.exception("a judgement failed (%d times so far)", self.state.failures)
             return []
         finally:

@@ -1,6 +1,5 @@
 """All detectors, in order, and what remains of their findings when those that explain each other are folded."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -42,50 +41,45 @@ from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.detectors.training.sites import located
 from diagd.daemon.state.job import JobState
 
-log = logging.getLogger(__name__)
-
 Detector = Callable[[Scene], Iterable[Finding]]
-Run = Callable[[Detector, Scene], list[Finding]]
+Failed = Callable[[Exception], None]
 
 
-def _strictly(detector: Detector, scene: Scene) -> list[Finding]:
-    return list(detector(scene))
-
-
-def _leniently(detector: Detector, scene: Scene) -> list[Finding]:
-    """What it finds; nothing where it fails, so that one that is at fault takes none of the others with it."""
-    try:
-        return list(detector(scene))
-    except Exception:
-        scene.state.failures += 1
-        if scene.state.failures in (1, 10, 100, 1000):
-            log.exception("a detector failed (%d times so far)", scene.state.failures)
-        return []
-
-
-def detect(state: JobState, *, lenient: bool = False) -> tuple[Finding, ...]:
+def detect(state: JobState, failed: Failed | None = None) -> tuple[Finding, ...]:
     """All that is wrong with the job at the state's time, deepest causes only.
 
     Args:
-        lenient: Go on without a detector that fails: it is counted in `state.failures` and logged.
+        failed: Told of a detector that fails; the others judge all the same. Without it the error is the caller's.
     """
     if not state.details and not state.candidates:
         return ()
-    scene, run = scene_of(state), _leniently if lenient else _strictly
-    found = [finding for detector in PROMPT for finding in run(detector, scene)] + _of_training(scene, run)
+    scene = scene_of(state)
+    found = _found(PROMPT, scene, failed) + _of_training(scene, failed)
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
-            found += run(guess, scene)
+            found += _found((guess,), scene, failed)
     return tuple(threads.with_fallen(scene, one) for one in _deepest(_together(without_consequences(found))))
 
 
-def _of_training(scene: Scene, run: Run) -> list[Finding]:
+def _found(detectors: Iterable[Detector], scene: Scene, failed: Failed | None) -> list[Finding]:
+    found: list[Finding] = []
+    for detector in detectors:
+        try:
+            found += list(detector(scene))
+        except Exception as exc:
+            if failed is None:
+                raise
+            failed(exc)
+    return found
+
+
+def _of_training(scene: Scene, failed: Failed | None) -> list[Finding]:
     """What is wrong in what training computes; while the job runs, it is not looked at as often as its progress."""
     state = scene.state
     live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
     if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < state.look_again_s:
         return list(state.looked[1])
-    found = [located(scene, finding) for detector in OF_TRAINING for finding in run(detector, scene)]
+    found = [located(scene, finding) for finding in _found(OF_TRAINING, scene, failed)]
     state.looked = state.now_s, found
     return list(found)
 
