@@ -26,7 +26,7 @@ def measure(megabytes: int) -> dict[str, Any]:
 
 
 def _write(path: Path, line: Any, megabytes: int) -> int:
-    size = len(line(10**6, 1.0, 1.0))
+    size = sum(len(line(10**6, _loss(step, 100, random.Random(step)), 1.01234567)) for step in range(100)) // 100
     count = megabytes * 1_000_000 // size
     rng = random.Random(5)
     with path.open("w", encoding="utf-8") as file:
