@@ -191,3 +191,23 @@ def test_a_server_that_waits_for_a_worker_which_did_not_send_is_not_the_culprit_
     for rank in (1, 2, 3):
         served.waits(rank, "BROADCAST", seq=110, root=0, site=publish)
     assert served.passes(3).finds().ranks == (3,)
+
+
+@pytest.mark.parametrize(("rounds", "turns_to", "ranks"), [
+    (12, 3, (2,)), (12, None, (0, 1, 2, 3)), (5, 3, (0, 1, 2, 3)),  # too few to know its partners
+])  # fmt: skip
+def test_who_turns_to_a_partner_that_it_never_had_is_at_fault(
+    rounds: int, turns_to: int | None, ranks: tuple[int, ...]
+) -> None:
+    made, line = job(4), at("exchange", line=45)
+    for rank in range(4):
+        right, left = (rank + 1) % 4, (rank - 1) % 4
+        for _ in range(rounds):
+            made.did(rank, "SEND", line, peer=right).did(rank, "RECV", line, peer=left)
+        if rank == 2 and turns_to is not None:
+            made.receives(rank, peer=turns_to, site=line)
+        else:
+            made.sends(rank, peer=right, site=line)
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", ranks)
+    assert ("never sent to or received from before" in found.summary) == (ranks == (2,))

@@ -56,13 +56,17 @@ def _updating_for_each_other(state: JobState) -> set[tuple[int, ...]]:
 
 
 def _is_reduced(state: JobState, weight: Entry) -> bool:
-    """Whether gradients were equal on all ranks also after the weights had parted: nothing declares them replicas."""
+    """Whether gradients were equal on all ranks also after the weights had parted: nothing declares them replicas.
+
+    Those of the step in which they parted were computed before: of the same model and the same samples they are equal,
+    though each rank trains for itself.
+    """
     model = weight.name.partition(".")[0] + "."
     gradients = [
         e.agreement for e in state.tensors.entries
         if e.kind == "gradient" and e.name.startswith(model) and e.infos.keys() == weight.infos.keys()
     ]  # fmt: skip
-    return any(seen.last_equal >= weight.agreement.first_unequal for seen in gradients)
+    return any(seen.last_equal > weight.agreement.first_unequal for seen in gradients)
 
 
 def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:

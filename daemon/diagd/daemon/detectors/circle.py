@@ -24,8 +24,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
     strayed = history.first_time(scene, waits)
     left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
-    stopped = () if strayed or left else history.stopped_sending(scene, waits)
-    known = strayed or left or stopped
+    partner = () if strayed or left else history.new_partner(scene, waits)
+    stopped = () if strayed or left or partner else history.stopped_sending(scene, waits)
+    known = strayed or left or partner or stopped
     culprits, tie = (known, False) if known else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
@@ -39,7 +40,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=_summary(scene, component, waits, culprits, tie, bool(stopped)),
+        summary=_summary(scene, component, waits, culprits, tie, _HOW[bool(partner), bool(stopped)]),
         locations=locations,
         causes=(_cause(scene, component, waits, tie, kind),),
         step=scene.step(component),
@@ -76,6 +77,14 @@ def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
     return (culprits, tie) if culprits else (tuple(sorted(waits)), True)
 
 
+# By whether a partner is new, and whether a send was left out.
+_HOW = {
+    (True, False): "turned to a partner that it never sent to or received from before",
+    (False, True): "gone on without a send that went before each receive until now",
+    (False, False): "",
+}
+
+
 def _doing(wait: Wait) -> str:
     text = f"rank {wait.rank} in {words.op_text(wait.op)}"
     if wait.op.p2p and wait.op.source == "flight recorder" and wait.op.shapes:
@@ -89,8 +98,7 @@ def _path(scene: Scene, component: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _summary(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool,
-    stopped: bool,
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool, how: str,
 ) -> str:  # fmt: skip
     path = [r for r in _path(scene, component) if r in waits]
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
@@ -98,9 +106,8 @@ def _summary(
     left = set(culprits) <= set(_left_alone(waits))
     said = "not in the send or recv that others wait for" if left else "out of order"
     who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} {said}: "
-    if stopped:
-        has = words.verb(culprits, "has", "have")
-        who = f"{words.ranks_text(culprits)} {has} gone on without a send that went before each receive until now: "
+    if how:
+        who = f"{words.ranks_text(culprits)} {words.verb(culprits, 'has', 'have')} {how}: "
     return words.shortened(
         f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
     )

@@ -52,6 +52,21 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     return strangers if len(strangers) < len(ways) else ()
 
 
+def new_partner(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of these ranks those that send to, or receive from, a rank with which they never did before, where others do not.
+
+    A neighbour in a ring or a pipeline stays the same from step to step.
+    """
+    found = []
+    for rank, wait in waits.items():
+        peers = [
+            op.peer for op in scene.state.detail(rank).history if op.p2p and op.name == wait.op.name and op.returned_s
+        ]
+        if wait.kind == "p2p" and wait.op.peer >= 0 and len(peers) >= AGREED_BEFORE and wait.op.peer not in peers:
+            found.append(rank)
+    return tuple(sorted(found)) if len(found) < len(waits) else ()
+
+
 def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     """Of ranks that all wait to receive, those that have gone on without the send that someone waits for.
 
