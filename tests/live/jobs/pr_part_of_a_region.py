@@ -33,7 +33,7 @@ class Scorer(nn.Module):
         mixed = self.mix(features)
         if MODE == "cut" and self.steps >= FAULT and self.steps % 2 == 0:
             spread_of(mixed)
-        return self.score(mixed)
+        return self.score(mixed.float())
 
 
 def make_room(encoder):
