@@ -105,7 +105,9 @@ class Job:
     def did(self, rank: int, name: str, site: Frame, seq: int = 0, **more: Any) -> Self:
         """Its main thread has finished an operation, called from there."""
         pid = self.ranks[rank].detail.pid
-        op = Operation(name, "0", seq, entered_s=self.now_s, returned_s=self.now_s, site=site, thread=pid, **more)
+        at_s = more.pop("entered_s", self.now_s)
+        more.setdefault("thread", pid)
+        op = Operation(name, "0", seq, entered_s=at_s, returned_s=at_s, site=site, **more)
         self._detail(rank, history=(*self.ranks[rank].detail.history, op))
         return self.entered(rank, seq)
 

@@ -124,11 +124,11 @@ def test_a_read_that_never_ends_is_named() -> None:
     assert "read()" in two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="read").passes(11).finds().summary
 
 
-def polls(waiting: Job, rank: int, *more: str) -> Job:
-    """It takes turns by a key of the store that it asks for again and again."""
+def polls(waiting: Job, rank: int, *more: str, until_s: float = 12, **of: int) -> Job:
+    """It takes turns by a key of the store that it asks for again and again, up to then."""
     waiting.outside(rank, "take", line=22, syscall="clock_nanosleep").works(rank, "operations", "frames")
     for name in (*("STORE_SET",) * 16, *more):
-        waiting.did(rank, name, at("take", line=22), detail="mutex/snapshots")
+        waiting.did(rank, name, at("take", line=22), detail="mutex/snapshots", entered_s=waiting.now_s + until_s, **of)
     return waiting
 
 
@@ -146,13 +146,19 @@ def test_ranks_that_ask_the_store_for_ever_while_all_others_wait_for_them_wait_f
 
 def test_a_rank_that_asks_the_store_while_another_works_may_get_it_yet() -> None:
     waiting = job(3, 10).waits(0, seq=120).outside(2, "evaluate").works(2, "cpu", "frames")
-    found = [f for f in polls(waiting, 1).passes(30).find() if f.kind == "hang.store_wait"]
+    found = [f for f in polls(waiting, 1, until_s=30).passes(30).find() if f.kind == "hang.store_wait"]
     assert [(f.ranks, f.severity) for f in found] == [((1,), Severity.WARNING)]
 
 
 def test_a_rank_that_does_something_else_between_is_late() -> None:
     waiting = job(2, 10).waits(0, seq=120)
-    assert polls(waiting, 1, "ALLREDUCE").passes(30).finds().kind.startswith("slow.")
+    assert polls(waiting, 1, "ALLREDUCE", until_s=30).passes(30).finds().kind.startswith("slow.")
+
+
+def test_a_rank_that_computes_while_another_thread_of_its_asks_or_since_it_asked_is_late() -> None:
+    for of in ({"thread": 999}, {"until_s": 10}):
+        waiting = job(2, 10).waits(0, seq=120)
+        assert polls(waiting, 1, **of).passes(30).finds().kind.startswith("slow.")
 
 
 def test_a_single_rank_that_stands_still_is_blocked_once_patience_ends() -> None:

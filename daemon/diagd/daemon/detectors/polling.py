@@ -7,15 +7,20 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Operation
 
 POLLS = 16  # calls in a row, of one line and for one key
+RECENT_S = 10.0  # since the last of them; histories are read every five seconds at least, while ranks wait
 
 
 def polling(scene: Scene, root: Root) -> Finding | None:
     """One finding for all ranks that ask for the same as this one; None where it does something else, too."""
-    last = _asked(root.detail)
+    last = _asked(root.detail, scene.state.now_s)
     if last is None:
         return None
     state = scene.state
-    asking = {r: op for r in state.ranks() if (op := _asked(state.detail(r))) is not None and not state.status(r).gone}
+    asking = {
+        r: op
+        for r in state.ranks()
+        if (op := _asked(state.detail(r), state.now_s)) is not None and not state.status(r).gone
+    }
     ranks = tuple(sorted(r for r, op in asking.items() if op.detail == last.detail))
     nobody = all(state.status(r).gone or r in asking or scene.graph.waits.get(r) for r in state.ranks())
     waited_s = scene.longest_s(scene.graph.waiting_for(ranks))
@@ -41,12 +46,15 @@ def polling(scene: Scene, root: Root) -> Finding | None:
     )  # fmt: skip
 
 
-def _asked(detail: Detail) -> Operation | None:
-    """The newest of its calls of the store, where it has made no others lately, and these all alike."""
-    tail = detail.history[-POLLS:]
+def _asked(detail: Detail, now_s: float) -> Operation | None:
+    """The newest of its main thread's calls of the store, where it has made no others lately, and these all alike."""
+    mine = [op for op in detail.history if op.thread == detail.pid]
+    tail = mine[-POLLS:]
     if len(tail) < POLLS or not all(op.name.startswith("STORE_") for op in tail):
         return None
     last = tail[-1]
+    if now_s - last.entered_s > RECENT_S:
+        return None  # it has gone on to something else
     return last if all((op.name, op.site, op.detail) == (last.name, last.site, last.detail) for op in tail) else None
 
 
