@@ -7,7 +7,7 @@ from then on nobody's.
 from dataclasses import replace
 
 from diagd.daemon.detectors import places, words
-from diagd.daemon.detectors.finding import Evidence, Finding
+from diagd.daemon.detectors.finding import Evidence, Finding, Location
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Ending, Frame
 
@@ -49,6 +49,7 @@ def with_fallen(scene: Scene, finding: Finding) -> Finding:
         return finding
     cause = finding.causes[0]
     told = replace(cause, evidence=(*cause.evidence, *(evidence(scene, r, one) for r, one in found.items())))
-    frames = [(rank, frame) for rank, one in found.items() if (frame := place_of(one)) is not None]
-    further = tuple(place for rank, frame in frames for place in places.starting(rank, frame, ()))
-    return replace(finding, causes=(told, *finding.causes[1:]), locations=(*finding.locations, *further))
+    further = {rank: Location(rank, frame) for rank, one in found.items() if (frame := place_of(one)) is not None}
+    spare = {rank: [one for one in finding.locations if one.rank == rank][places.MOST - 1 :] for rank in further}
+    kept = (one for one in finding.locations if one not in spare.get(one.rank, ()))
+    return replace(finding, causes=(told, *finding.causes[1:]), locations=(*kept, *further.values()))
