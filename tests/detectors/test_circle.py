@@ -211,3 +211,14 @@ def test_who_turns_to_a_partner_that_it_never_had_is_at_fault(
     found = made.passes(2).finds()
     assert (found.kind, found.ranks) == ("hang.p2p_unmatched", ranks)
     assert ("never sent to or received from before" in found.summary) == (ranks == (2,))
+
+
+def test_a_send_and_its_receive_with_other_tags_are_told_by_their_tags_and_nobody_is_called_out_of_order() -> None:
+    line = at("pass_on", line=10)
+    made = job(3).receives(0, peer=1, tag=7)
+    for rank, name, peer in ((1, "SEND", 2), (2, "RECV", 1)):
+        for step in range(12):
+            made.did(rank, name, line, peer=peer, tag=step)
+    found = made.sends(1, peer=2, tag=13, site=line).receives(2, peer=1, tag=12, site=line).passes(3).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.p2p_unmatched", (1, 2), "tags")
+    assert "sends to rank 2 with tag 13, and rank 2 receives from it with tag 12" in found.summary

@@ -205,6 +205,16 @@ def test_communication_that_takes_longer_while_all_arrive_together_is_slow_itsel
     assert (found.kind, found.ranks) == ("slow.collective", (0, 1, 2, 3))
 
 
+def test_a_long_pause_of_one_rank_in_its_own_work_is_no_slow_communication() -> None:
+    """As an evaluation on rank 0, for which the others wait at a barrier: most ranks spend the time in operations."""
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        return with_more(rank, "forward" if rank == 0 else "collective", 0.5)(rank, step)
+
+    found = Training(3).goes(8).goes(8, own).find()
+    assert all(one.kind != "slow.collective" for one in found)
+
+
 def test_where_the_ranks_own_work_takes_longer_too_the_communication_is_not_blamed() -> None:
     assert Training(4).goes(8).goes(8, all_with_more("data", 0.012), collective_s=0.016).find() == ()
 

@@ -243,6 +243,13 @@ def test_a_candidate_that_waits_in_a_call_is_stuck_once_it_has_long_shown_no_sig
     assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), severity)
 
 
+def test_a_rank_that_failed_in_init_has_come_to_it() -> None:
+    """Its connection was refused; the others still stand in it when the launcher ends the job."""
+    start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1).initialises(2)
+    start.wait_raises(2, "Gloo connectFullMesh failed with Connection refused")
+    assert all(f.kind != "hang.store_wait" or 2 not in f.ranks for f in start.passes(12).find())
+
+
 def test_an_init_that_all_have_entered_is_told_only_with_patience() -> None:
     start = job(2, hang_after_s=10, warm=False).initialises(0).initialises(1).passes(9)
     assert critical(start.find()) == []

@@ -27,7 +27,8 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     partner = () if strayed or left else history.new_partner(scene, waits)
     stopped = () if strayed or left or partner else history.stopped_sending(scene, waits)
     known = strayed or left or partner or stopped
-    culprits, tie = (known, False) if known else _out_of_order(waits)
+    tags = _tags_apart(waits)
+    culprits, tie = (known, False) if known and not tags else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
@@ -40,9 +41,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=_summary(scene, component, waits, culprits, tie, _HOW[bool(partner), bool(stopped)]),
+        summary=tags or _summary(scene, component, waits, culprits, tie, _HOW[bool(partner), bool(stopped)]),
         locations=locations,
-        causes=(_cause(scene, component, waits, tie, kind),),
+        causes=(_cause(scene, component, waits, tie, kind, tags),),
         step=scene.step(component),
         sure=True,
         since_s=max(w.since_s for w in waits.values()),
@@ -64,6 +65,19 @@ def _left_alone(waits: dict[int, Wait]) -> tuple[int, ...]:
     """The ranks that should be in a send or recv with another one on the circle, and are in a collective."""
     wanted = {wait.op.peer for wait in waits.values() if wait.kind == "p2p"}
     return tuple(sorted(r for r, wait in waits.items() if r in wanted and wait.kind == "collective"))
+
+
+def _tags_apart(waits: dict[int, Wait]) -> str:
+    """In words, where one rank sends to another that receives from it, and only their tags differ."""
+    ops = {rank: wait.op for rank, wait in waits.items() if wait.kind == "p2p"}
+    if len(waits) != 2 or {op.name for op in ops.values()} != {"SEND", "RECV"}:
+        return ""
+    (sender, sent), (receiver, awaited) = sorted(ops.items(), key=lambda item: item[1].name, reverse=True)
+    if sent.tag == awaited.tag or (sent.peer, awaited.peer) != (receiver, sender):
+        return ""
+    at = " and ".join(f"rank {r} at {words.place_text(op.site)}" for r, op in ops.items() if op.site is not None)
+    text = f"rank {sender} sends to rank {receiver} with tag {sent.tag}, and rank {receiver} receives from it with tag"
+    return words.shortened(f"{text} {awaited.tag}: they never meet" + (f" ({at})." if at else "."))
 
 
 def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
@@ -134,7 +148,7 @@ _APART = (
 
 
 def _cause(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str, tags: str
 ) -> Cause:  # fmt: skip
     evidence = []
     path = _path(scene, component)
@@ -145,7 +159,9 @@ def _cause(
                 Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
             )
     key, text = _APART if kind == "hang.p2p_unmatched" and _left_alone(waits) else _WHY[kind]
-    if tie:
+    if tags:
+        key, text = "tags", "the tags of a send and its receive differ; which of the two is right cannot be told"
+    elif tie:
         text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"
     return Cause(key, text, 0.95, Basis.OBSERVATION, tuple(evidence) or (Evidence(text, "probe"),))
 

@@ -68,8 +68,9 @@ def of_all(
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())
     if on_cpu and delay >= CONTENDED_PART:
         return None  # gloo's own threads need CPUs of the same host
-    if median(e.own_part for e in excess.values()) >= OWN_PART:
-        return None
+    own = [e.own_part for e in excess.values()]
+    if median(own) >= OWN_PART or max(own) >= PART:
+        return None  # of one alone, too: the others wait for it, as for an evaluation on rank 0
     if together and max(in_python, in_backward) >= PART:
         return "slow.collective", "communication", "the communication itself is slow: they arrive together"
     return None

@@ -31,7 +31,10 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     joined = tuple(
         r for r in range(state.world_size) if any(w.op.name == wait.op.name for w in scene.graph.waits.get(r, ()))
     )
-    missing = tuple(sorted(scene.graph.edges[rank])) or joined
+    fell = {r for r in scene.graph.edges[rank] if _fell_out(scene, r, wait)}
+    missing = tuple(sorted(scene.graph.edges[rank] - fell)) or joined
+    if fell and missing == joined:
+        return None  # all have come, and one has failed in it: what it says of that tells more
     if any(state.why_not_known(r) for r in range(state.world_size)):
         return None  # who has no dump may have joined
     if wait.op.name == "NEW_GROUP" and (found := other_order(scene, wait)) is not None:
@@ -66,6 +69,12 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
         since_s=wait.since_s, sure=closed, key="creation",
     )  # fmt: skip
+
+
+def _fell_out(scene: Scene, rank: int, wait: Wait) -> bool:
+    """Whether it has entered the same and come out of it with an error."""
+    detail = scene.state.detail(rank)
+    return any(op.name == wait.op.name and op.failed for op in (*detail.history, *detail.operations))
 
 
 def _starting(scene: Scene, wait: Wait, missing: tuple[int, ...]) -> bool:
