@@ -61,6 +61,15 @@ def test_only_the_ranks_that_are_asked_for_are_dumped(tmp_path: Path) -> None:
     assert [target.label for target in targets_of_run(tmp_path, [0, 2, 9])] == ["rank0", "rank2"]
 
 
+def test_a_stack_without_any_frame_is_missing_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = Stack(os.getpid(), "rank", "R", (Thread(os.getpid(), "MainThread", (), main=True),), 1.0)
+    monkeypatch.setattr(dump_parts, "read_stacks", lambda target, proc: (bare,))
+    box(tmp_path, 0, pid=os.getpid())
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", native=False)
+    assert "in no Python code" in summary.ranks[0].missing["stacks"]
+    assert not summary.complete
+
+
 def test_a_dead_rank_leaves_its_box_in_the_dump(tmp_path: Path) -> None:
     enter_all_reduce(box(tmp_path, pid=4_000_000, start=5))
     summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump")

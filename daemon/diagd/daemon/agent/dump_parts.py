@@ -227,6 +227,8 @@ def _write_stacks(context: Context, name: str, found: tuple[Stack, ...]) -> None
     (context.folder / name).write_text("\n\n".join(render(stack) for stack in found) + "\n", encoding="utf-8")
     if not found[0].threads:
         raise NotThere(found[0].note or "no Python thread was found")
+    if found[0].main is None or not found[0].main.frames:
+        raise NotThere("its main thread is in no Python code: it has not begun to run any, or is on its way out")
 
 
 def _thread(proc: Procfs, pid: int, tid: int, name: str) -> dict[str, object]:
