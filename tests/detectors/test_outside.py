@@ -120,6 +120,16 @@ def test_a_thread_that_ended_long_before_or_is_not_waited_for_is_no_reason(sysca
     assert len(told) == (0 if ago_s else 1)  # beside the cause, where it is recent
 
 
+@pytest.mark.parametrize(("pid", "who", "key"), [(None, "rank 0", "held"), (77, "process 77", "blocked")])
+def test_who_holds_the_file_lock_that_a_rank_waits_for_is_said(pid: int | None, who: str, key: str) -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10)
+    owner = stuck.ranks[0].detail.pid if pid is None else pid
+    note = f"in flock on /cache/build.lock, held by process {owner}"
+    found = stuck.outside(2, "build", line=7, syscall="flock", note=note).passes(11).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.rank_blocked", (2,), key)
+    assert f"is blocked in flock() for a lock that {who} holds in build" in found.summary
+
+
 def test_a_read_that_never_ends_is_named() -> None:
     assert "read()" in two_wait_for_rank_2(hang_after_s=10).outside(2, syscall="read").passes(11).finds().summary
 

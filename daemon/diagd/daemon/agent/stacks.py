@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagd.daemon.agent import faulthandler_text, frames, pyspy, source
+from diagd.daemon.agent import faulthandler_text, frames, locks, pyspy, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import ASKS, INPUT, WAIT, Frame, Stack, Thread
@@ -58,7 +58,8 @@ def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stac
         notes.append("" if found else str(exc))
     call = proc.call(target.pid)
     if about := proc.waits_on(target.pid, call):
-        notes.append(f"in {call.name} on {about}")
+        owner = locks.holder(proc, target.pid) if call.name in locks.CALLS else 0
+        notes.append(f"in {call.name} on {about}" + (f", {locks.HELD}{owner}" if owner else ""))
     return Stack(
         target.pid, _role(target.role, stat.name, found), stat.state, found, time.time(), source,
         call.name, proc.wchan(target.pid), "; ".join(filter(None, notes)),

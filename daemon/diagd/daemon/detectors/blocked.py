@@ -1,5 +1,6 @@
 """A rank outside communication that shows no sign of life: what it rests in."""
 
+import re
 from dataclasses import replace
 
 from diagd.daemon.detectors import places, threads, words
@@ -9,6 +10,7 @@ from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail
 
+_HELD = re.compile(r"held by process (\d+)")
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING = frozenset({
     "read", "openat", "open", "recvfrom", "recvmsg", "flock", "fcntl", "wait4", "waitid", "poll", "select",
@@ -31,7 +33,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
         kind = "hang.p2p_unmatched"
     stuck = is_stuck(scene, root) and not _all_sleep(scene, root)
     severity = Severity.CRITICAL if stuck or root.failed else Severity.WARNING
-    how = how_it_rests(root)
+    holder = _holder(scene, root)
+    how = how_it_rests(root) + (f" for a lock that {holder} holds" if holder else "")
     evidence = [
         seen(scene, root),
         Evidence(
@@ -53,9 +56,21 @@ def blocked(scene: Scene, root: Root) -> Finding:
         found = finding_of(scene, root, kind, severity, cause, f"{said}{threads.said(ended)}, and it {how}")
         place = threads.place_of(ended)
         return replace(found, locations=places.starting(root.rank, place, root.locations)) if place else found
-    key = _key(root, how)
+    key = "held" if holder.startswith("rank") and not root.starved else _key(root, how)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
     return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
+
+
+def _holder(scene: Scene, root: Root) -> str:
+    """Who holds the file lock that it waits for: a rank or a process of its, else a process by number."""
+    stack = root.detail.stack
+    found = _HELD.search(stack.note) if stack is not None else None
+    if found is None:
+        return ""
+    pid = int(found[1])
+    details = scene.state.details.values()
+    rank = next((d.rank for d in details if pid == d.pid or pid in {c.pid for c in d.children}), None)
+    return f"rank {rank}" if rank is not None else f"process {pid}"
 
 
 def _key(root: Root, how: str) -> str:
