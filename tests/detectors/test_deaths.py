@@ -36,6 +36,12 @@ def test_of_a_lone_process_nothing_is_said_of_other_ranks() -> None:
     assert "other ranks" in two_wait().raises(2).passes(2).finds().causes[0].text
 
 
+def test_parameters_that_took_no_part_in_the_step_before_are_told_as_the_reason() -> None:
+    said = "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates"
+    found = two_wait().raises(2, "RuntimeError", said).passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (2,), "unused")
+
+
 def test_a_nonzero_exit_without_an_exception_is_an_error() -> None:
     found = two_wait().dies(2, code=3, ending=Ending("exit", code=3, frames=(at("quit_"),))).passes(2).finds()
     assert (found.kind, found.ranks) == ("exit.error", (2,))

@@ -8,6 +8,7 @@ from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 
+UNREDUCED = "Expected to have finished reduction in the prior iteration"  # of DDP's reducer, at the next forward pass
 GROWTH_RATIO = 1.5  # memory grew by half or more before a kill: worth saying
 STILL_GROWS_RATIO = 1.1  # and by so much in the last seconds: what levelled off before did not kill it
 LATELY_S = 3.0
@@ -125,6 +126,12 @@ def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
         )
     if death.kind == "exit.error" and scene.state.world_size <= 1:
         return "alone", "its own code failed"
+    if death.kind == "exit.error" and death.detail.ending is not None and UNREDUCED in death.detail.ending.message:
+        return (
+            "unused",
+            "in the step before, parameters of its model took no part in the loss, on this rank alone or on some: DDP"
+            " still waits for their gradients",
+        )
     if death.kind == "exit.error":
         return "exception", "its own code failed; the errors of the other ranks are consequences"
     if end.oom_killed:
