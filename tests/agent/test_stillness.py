@@ -20,6 +20,14 @@ def test_a_process_that_does_nothing_is_still_since_it_was_first_seen() -> None:
     assert looked_at().since_s == 100.0
 
 
+def test_after_a_long_rest_a_short_burst_is_a_sign_all_the_same() -> None:
+    stillness = Stillness()
+    for second in range(60):
+        stillness.note(Facts(0, main_cpu_s=0.0), 100.0 + second)
+    stillness.note(Facts(0, main_cpu_s=0.4), 160.0)
+    assert stillness.since_s == 160.0
+
+
 @pytest.mark.parametrize(
     ("total", "noise", "sign"),
     [("main_cpu_s", 0.1, 2.0), ("other_cpu_s", 0.1, 2.0), ("children_cpu_s", 0.1, 2.0),

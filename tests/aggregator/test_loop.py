@@ -159,19 +159,27 @@ def test_failures_of_detectors_are_counted() -> None:
     assert loop.counters.failures == 2
 
 
-@pytest.mark.parametrize(("further", "patience_s"), [(True, LONGER_S), (False, WITHOUT_NEWS_S)])
-def test_without_news_a_job_whose_ranks_all_went_on_is_judged_later(further: bool, patience_s: float) -> None:
+@pytest.mark.parametrize(
+    ("further", "suspected", "patience_s"),
+    [(True, False, LONGER_S), (False, False, WITHOUT_NEWS_S), (True, True, WITHOUT_NEWS_S)],
+)
+def test_without_news_a_job_whose_ranks_all_went_on_is_judged_later(
+    further: bool, suspected: bool, patience_s: float
+) -> None:
     judged: list[float] = []
 
     def noting(state: JobState) -> tuple[()]:
         judged.append(state.now_s)
         return ()
 
-    loop = JobLoop("job", Judge(noting, lambda state: Wanted(), FakeBook))
+    wanted = Wanted(stacks=(0,) if suspected else ())
+    loop = JobLoop("job", Judge(noting, lambda state: wanted, FakeBook))
+    loop.connect(FakeLink())
     for now_s in (100.0, 102.0):
         steps = [Facts(0, pid=1, step=int(now_s)), Facts(1, pid=2, step=int(now_s) if further else 5)]
         loop.receive(FakeLink(), window(steps, [], now_s), now_s)
         loop.tick(now_s)
+        loop.commands(now_s)
     assert judged == [100.0, 102.0]
     loop.tick(102.0 + patience_s - 0.01)
     assert judged == [100.0, 102.0]

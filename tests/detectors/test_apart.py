@@ -234,3 +234,12 @@ def test_unwrapped_replicas_count_where_their_gradients_stay_equal() -> None:
     assert (found.kind, found.ranks) == ("divergence.optimizer", (1,))
     apart = training({replace(PLAIN, name=f"Net.{n}"): late for n in range(3)})
     assert not rates(apart, [0.1] * 100, lower, [0.1] * 100).find()  # models of their own, for all that is known
+
+
+def test_models_that_only_began_alike_are_no_replicas_though_their_first_gradients_were_equal() -> None:
+    """A sweep: each rank trains for itself, from the same weights and on the same samples, at a rate of its own."""
+    gradient = replace(PLAIN, kind="gradient")
+    apart: Content = lambda rank, step: own(rank, step) if step > 0 else same(rank, step)  # noqa: E731
+    after_first: Content = lambda rank, step: own(rank, step) if step > 1 else same(rank, step)  # noqa: E731
+    made = training({PLAIN: apart, gradient: after_first})
+    assert all(f.kind != "divergence.optimizer" for f in rates(made, [0.1] * 80, [0.01] * 80, [0.001] * 80).find())

@@ -314,11 +314,13 @@ def test_gradients_of_zero_elsewhere_are_not(more: dict[str, list[float]]) -> No
 # --- all zero from some step on
 
 
-def falls_silent(zeros: int = 8, loss: float = 0.3, more: dict[str, Sequence[float]] | None = None) -> Job:
-    """Two layers that had gradients at 12 samples, and then have none."""
-    made = run(1, grad_norm=[1.0] * 12, loss=[loss] * (4 * (12 + zeros)), **(more or {}))
+def falls_silent(
+    zeros: int = 8, loss: float = 0.3, more: dict[str, Sequence[float]] | None = None, had: int = 12
+) -> Job:  # fmt: skip
+    """Two layers that had gradients at some samples, and then have none."""
+    made = run(1, grad_norm=[1.0] * had, loss=[loss] * (4 * (had + zeros)), **(more or {}))
     for name in ("Net.body.weight", "Net.head.weight"):
-        norms(made, name, [*noisy([0.1] * 12), *[0.0] * zeros])
+        norms(made, name, [*noisy([0.1] * had), *[0.0] * zeros])
     return made
 
 
@@ -341,6 +343,7 @@ def test_gradients_that_are_all_zero_since_a_step_are_told_with_what_may_be_why(
 def test_gradients_that_are_zero_because_the_loss_is_or_only_for_a_while_or_in_parts_are_no_fault() -> None:
     assert found(falls_silent(loss=0.0)) == []  # a margin that is kept
     assert found(falls_silent(zeros=5)) == []
+    assert found(falls_silent(had=7)) == []  # too few to know that they are there
     for levels in ([0.1] * 20, [*[0.1] * 6, 0.0, *[0.1] * 13]):
         goes_on = falls_silent()
         norms(goes_on, "Net.norm.weight", levels)

@@ -166,7 +166,7 @@ def test_a_rank_that_does_something_else_between_is_late() -> None:
 
 
 def test_a_rank_that_computes_while_another_thread_of_its_asks_or_since_it_asked_is_late() -> None:
-    for of in ({"thread": 999}, {"until_s": 10}):
+    for of in ({"thread": 999, "until_s": 30}, {"until_s": 10}):
         waiting = job(2, 10).waits(0, seq=120)
         assert polls(waiting, 1, **of).passes(30).finds().kind.startswith("slow.")
 
