@@ -22,6 +22,17 @@ class Shop(nn.Module):
         return found
 
 
+class Strategy(torch.optim.Optimizer):
+    """Moves parameters without any gradient."""
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter, moved in zip(group["params"], group["moved"], strict=True):
+                if moved:
+                    parameter.add_(0.01)
+
+
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
     with clean():
@@ -90,15 +101,8 @@ def test_what_an_optimizer_moves_without_gradients_is_not_dead(
 ) -> None:
     """As evolution strategies do it, and estimates from two values of the loss."""
     model = Shop()
-
-    class Strategy(torch.optim.Optimizer):
-        @torch.no_grad()
-        def step(self, closure: object = None) -> None:  # type: ignore[override]
-            for name, parameter in model.named_parameters():
-                if moved == "all" or name.startswith(moved):
-                    parameter.add_(0.01)
-
-    optimizer = Strategy(model.parameters(), {})
+    names = [name for name, _ in model.named_parameters()]
+    optimizer = Strategy(model.parameters(), {"moved": [moved == "all" or name.startswith(moved) for name in names]})
     look(model)
     for _ in range(17):
         step(torch.ones(1, requires_grad=True).sum(), optimizer)

@@ -20,7 +20,7 @@ def _clean() -> Iterator[None]:
     with clean():
         cutting.CUT.__init__()  # type: ignore[misc]
         yield
-        cutting.remove()
+        cutting.put_back()
 
 
 def switches_off(back: bool) -> None:

@@ -72,7 +72,7 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own methods back."""
     _patches.undo()
-    cutting.remove()
+    cutting.put_back()
     while _joined:
         turns.leave(_joined.pop())
 

@@ -44,7 +44,7 @@ def look(torch: Any, probe: Probe, region: Any, step: int) -> None:
         )
 
 
-def remove() -> None:
+def put_back() -> None:
     """Put torch's own function back."""
     _patches.undo()
 
