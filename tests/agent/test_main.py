@@ -120,6 +120,19 @@ def test_looks_are_further_apart_once_nothing_was_out_of_the_ordinary_for_long(a
     assert agent.loop.next_look_s == 0.5
 
 
+def test_ranks_that_are_at_work_and_in_operations_by_turns_are_in_order(agent: Agent) -> None:
+    agent.step()
+    for second in range(int(STEADY_AFTER_S) + 1):
+        agent.observer.facts[0].status = (Status.RUNNING, Status.BLOCKED)[second % 2]
+        agent.step(1.0)
+    assert agent.loop.next_look_s == 2.0
+    agent.observer.facts[0].status = Status.STOPPED
+    agent.step()
+    agent.observer.facts[0].status = Status.RUNNING
+    agent.step(STEADY_AFTER_S - 5)
+    assert agent.loop.next_look_s == 0.5
+
+
 @pytest.mark.parametrize("all_get_on", [True, False])
 def test_the_next_look_waits_only_while_all_ranks_are_seen_to_get_on(all_get_on: bool) -> None:
     observer = FakeObserver()

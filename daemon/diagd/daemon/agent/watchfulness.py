@@ -15,6 +15,7 @@ STEADY_AFTER_S = 60.0  # most faults show early; what has run so long without a 
 STEADY_LOOKS = 4.0  # times the usual distance of two looks, as long as
 STEADY_GLANCE = 2.0  # from so much of it on, a glance shows each time that all ranks get on
 OWN_TRACING_S = 3.5  # a dump takes up to 2.5 s
+_ORDINARY = (Status.RUNNING, Status.BLOCKED)
 
 
 class Watchfulness:
@@ -34,9 +35,10 @@ class Watchfulness:
 
     def due(self, facts: Sequence[Facts], now_s: float) -> list[int]:
         """The ranks whose detail is to be read now: all that may have changed, as often as that is cheap."""
+        unusual = any(self._is_unusual(f) for f in facts)
         changed = {f.rank for f in facts if self._is_changed(f, now_s)}
         self.suspicious = any(_is_suspicious(f, now_s) for f in facts)
-        if self.suspicious or changed or not self._calm_since_s or any(_passes(f) for f in facts):
+        if self.suspicious or unusual or not self._calm_since_s or any(_passes(f) for f in facts):
             self.disturbed(now_s)
         self.steady = now_s - self._calm_since_s >= STEADY_AFTER_S
         share = SUSPICIOUS_SHARE if self.suspicious else SHARE
@@ -63,6 +65,11 @@ class Watchfulness:
         """Take all as news: another aggregator listens now."""
         self._sent.clear()
 
+    def _is_unusual(self, fact: Facts) -> bool:
+        """Whether it is another process, or otherwise than at work or in an operation, which each rank is by turns."""
+        known = self._status.get(fact.rank)
+        return self._pids.get(fact.rank) != fact.pid or known not in _ORDINARY or fact.status not in _ORDINARY
+
     def _is_changed(self, fact: Facts, now_s: float) -> bool:
         changed = self._pids.get(fact.rank) != fact.pid or self._status.get(fact.rank) != fact.status
         if changed and fact.status.gone:
@@ -76,7 +83,7 @@ class Watchfulness:
 
 def _is_suspicious(fact: Facts, now_s: float) -> bool:
     waits = fact.wait_s > 0 and now_s - fact.wait_s > LONG_WAIT_S
-    return waits or fact.status not in (Status.RUNNING, Status.BLOCKED) or fact.finalizing or fact.main_state in "TtDZ"
+    return waits or fact.status not in _ORDINARY or fact.finalizing or fact.main_state in "TtDZ"
 
 
 def _passes(fact: Facts) -> bool:
