@@ -9,6 +9,12 @@ def test_a_job_that_steps_is_left_alone() -> None:
     assert not attention(job(3).train(0, 1, 2).passes(10).state)
 
 
+def test_a_job_that_is_looked_at_less_often_does_not_stand_still_between_two_looks() -> None:
+    steady = job(3).train(0, 1, 2).passes(10)
+    steady.state.tick(steady.state.now_s + 3.0)
+    assert not attention(steady.state)
+
+
 def test_ranks_that_stand_still_are_looked_at_all_together() -> None:
     asked = attention(job(3).waits(0, seq=5).waits(1, seq=5).outside(2).passes(2).state)
     assert set(asked.stacks) == {0, 1, 2}

@@ -89,7 +89,8 @@ def _not_compared(state: JobState, rank: int) -> bool:
 def _quiet(state: JobState, rank: int) -> bool:
     c = state.columns
     patience_s = max(QUIET_S, QUIET_STEPS * usual_wait_s(state)) if c.step[rank] >= 1 else QUIET_FIRST_STEP_S
-    return state.now_s - float(c.program_moved_s[rank]) >= patience_s
+    # Up to when it was seen last: a job that is in order is not looked at each second.
+    return float(c.seen_s[rank]) - float(c.program_moved_s[rank]) >= patience_s
 
 
 def _lacks_entries(state: JobState, rank: int) -> bool:
