@@ -80,6 +80,7 @@ def remove() -> None:
 def _at_switch(recording: bool) -> None:
     if STATE.box is None:
         overflow.forget()
+        cutting.put_back()
         REGION.__init__()  # type: ignore[misc]  # a forked child begins anew
 
 

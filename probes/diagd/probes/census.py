@@ -7,7 +7,7 @@ fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that we
 import math
 from typing import Any
 
-from diagd.probes import bits, fresh, later
+from diagd.probes import bits, dtypes, fresh, later
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -162,9 +162,8 @@ def _look_for_casts(frozen: list[tuple[Parameter, Any]], step: int) -> None:
     cast = [(name, before[name], dtype) for name, dtype in CENSUS.dtypes.items() if before.get(name, dtype) != dtype]
     if cast:
         _, old, new = cast[0]
-        names = ",".join(name for name, was, is_now in cast if (was, is_now) == (old, new))
-        said = f"{str(old).removeprefix('torch.')}\t{str(new).removeprefix('torch.')}\t{names}"
-        SIGNALS.fact("dtypes/frozen", said[:900], step)
+        names = [name for name, was, is_now in cast if (was, is_now) == (old, new)]
+        dtypes.tell("dtypes/frozen", old, new, names, step)
 
 
 def _standing(silent: list[tuple[Parameter, Any]]) -> list[tuple[Parameter, Any]]:

@@ -45,17 +45,17 @@ def look(torch: Any, probe: Probe, region: Any, step: int) -> None:
 
 
 def put_back() -> None:
-    """Put torch's own function back."""
+    """Put torch's own function back, and begin anew."""
     _patches.undo()
+    CUT.__init__()  # type: ignore[misc]
 
 
 def _switching(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     frame = sys._getframe(2)
     if (args and args[-1]) or kwargs.get("enabled") or frame.f_code.co_filename.endswith(_OWN):
         return
-    place = next((entry for entry in sites.frames_from(frame) if entry[3]), None)
-    if place is not None:
-        SIGNALS.fact("autocast/cut", f"{place[1]}\t{place[2]}\t{place[0]}")
+    if place := sites.text_from(frame):
+        SIGNALS.fact("autocast/cut", place)
         _patches.undo()
 
 

@@ -30,8 +30,13 @@ def changed(optimizer: Any, parameters: list[tuple[Any, Any, Any]], step: int) -
         return
     _, old, new = parameters[0]
     names = naming.parameters([parameter for parameter, was, _ in parameters if was is old][:20], optimizer)
+    tell("dtypes/changed", old, new, names, step)
+
+
+def tell(fact: str, old: Any, new: Any, names: list[str], step: int) -> None:
+    """Tell that these were cast from one dtype to another."""
     said = f"{str(old).removeprefix('torch.')}\t{str(new).removeprefix('torch.')}\t{','.join(names)}"
-    SIGNALS.fact("dtypes/changed", said[:900], step)
+    SIGNALS.fact(fact, said[:900], step)
 
 
 def buffers(found: list[tuple[str, Any]]) -> None:

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagd.daemon.detectors import words
+from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Frame
 from diagd.daemon.state.signals import Series, SignalBook
 
 BEFORE, SINCE = 12, 8  # steps with it without a break, and then without it
@@ -52,8 +51,8 @@ def _cut(signals: SignalBook) -> Iterator[Finding]:
     if not found:
         return
     ranks, step = tuple(sorted(found)), min(found.values())
-    said = [fact[1].split("\t") for rank in ranks if (fact := signals.fact(rank, "autocast/cut")) is not None]
-    place = next((Frame(one[2], one[0], int(one[1]), True) for one in said if len(one) == 3), None)
+    facts = (fact for rank in ranks if (fact := signals.fact(rank, "autocast/cut")) is not None)
+    place = next((found_at for _, said in facts if (found_at := places.told(said)) is not None), None)
     where = f" in {words.place_text(place)}" if place is not None else ""
     text = (
         f"something in the autocast region of {words.ranks_text(ranks)} switches autocast off{where} and not on again,"

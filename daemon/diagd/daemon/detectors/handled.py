@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from diagd.daemon.detectors import places
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Frame
 
@@ -19,8 +20,7 @@ def handled(scene: Scene, ranks: Iterable[int]) -> dict[int, Handled]:
     found = {}
     for rank in ranks:
         fact = scene.state.signals.fact(rank, "exception/handled")
-        text, *place = fact[1].split("\t") if fact is not None else [""]
+        text, _, place = fact[1].partition("\t") if fact is not None else ("", "", "")
         if text:
-            known = len(place) == 3 and place[0] and place[1].isdigit()
-            found[rank] = Handled(text, Frame(place[2], place[0], int(place[1]), True) if known else None)
+            found[rank] = Handled(text, places.told(place))
     return found

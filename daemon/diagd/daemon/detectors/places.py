@@ -72,6 +72,14 @@ def busy_workers(detail: Detail) -> list[Stack]:
     return [s for s in detail.stacks if s.role not in ("rank", "sample", CALL) and any(_user_frames(s))]
 
 
+def told(text: str) -> Frame | None:
+    """A place as the probes put it into a fact, `file<tab>line<tab>function`; None for anything else."""
+    parts = text.split("\t")
+    if len(parts) != 3 or not parts[0] or not parts[1].isdigit():
+        return None
+    return Frame(parts[2], parts[0], int(parts[1]))
+
+
 def first(locations: Iterable[Location], rank: int | None = None) -> Frame | None:
     """The first frame, of one rank or of any."""
     return next((place.frame for place in locations if rank is None or place.rank == rank), None)

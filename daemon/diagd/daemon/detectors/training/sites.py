@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from diagd.daemon.detectors import places
 from diagd.daemon.detectors.finding import Finding, Location
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Frame
@@ -20,13 +21,12 @@ def located(scene: Scene, finding: Finding) -> Finding:
     if finding.locations or finding.kind not in SCHEDULED | COMPUTED:
         return finding
     ranks = finding.ranks or tuple(sorted(scene.state.details))
-    places = ((rank, _site(scene, rank, finding.kind in SCHEDULED)) for rank in ranks[:SHOWN])
-    return replace(finding, locations=tuple(Location(rank, site) for rank, site in places if site is not None))
+    sites = ((rank, _site(scene, rank, finding.kind in SCHEDULED)) for rank in ranks[:SHOWN])
+    return replace(finding, locations=tuple(Location(rank, site) for rank, site in sites if site is not None))
 
 
 def _site(scene: Scene, rank: int, scheduled: bool) -> Frame | None:
     fact = scene.state.signals.fact(rank, "lr/scheduler/site") if scheduled else None
     if fact is not None:
-        file, line, function = fact[1].split("\t")
-        return Frame(function, file, int(line))
+        return places.told(fact[1])
     return scene.state.detail(rank).backward_site if rank in scene.state.details else None
