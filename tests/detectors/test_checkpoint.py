@@ -131,3 +131,17 @@ def test_names_that_do_not_match_and_a_run_that_begins_anew_are_told_with_them()
 @pytest.mark.parametrize(("name", "text"), [("names", ""), ("loaded", "Net"), ("names", "cut off at a strange place")])
 def test_of_what_was_loaded_nothing_is_said(name: str, text: str) -> None:
     assert not told(name, text).find()
+
+
+def test_moments_at_another_parameters_place_are_told_with_whose_they_were() -> None:
+    made = job(1).train(0).passes(1.0)
+    text = "12 of 13|exp_avg|Net.a.weight<Net.b.weight,Net.a.bias<Net.b.bias"
+    made.state.signals.put_fact(0, "checkpoint/moved", 60, text)
+    (found,) = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert (found.severity, found.step, found.causes[0].key) == (Severity.WARNING, 60, "moved")
+    assert "of 12 of 13 parameters" in found.summary
+    assert "exp_avg of Net.a.weight is what that of Net.b.weight" in found.summary
+    assert found.names[:3] == ("Net.a.weight", "Net.a.bias", "exp_avg")
+    broken = job(1).train(0).passes(1.0)
+    broken.state.signals.put_fact(0, "checkpoint/moved", 60, "cut off")
+    assert not [f for f in broken.find() if f.kind == "divergence.checkpoint"]

@@ -57,3 +57,25 @@ def test_when_the_job_is_over_all_is_looked_at(looks: list[float]) -> None:
     training.state.ended_s = training.state.now_s
     detect(training.state)
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_job_of_which_nothing_is_said_is_looked_at_half_as_often_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch, looks: list[float], said: bool
+) -> None:
+    training = running()
+    training.state.look_again_s = 2.0
+
+    def silent(scene: Scene) -> tuple[Finding, ...]:
+        looks.append(scene.state.now_s)
+        return ()
+
+    if not said:
+        monkeypatch.setattr(registry, "OF_TRAINING", (silent,))
+    for began, times in ((30.0, 3), (90.0, 3 if said else 2)):
+        training.state.looked = None
+        looks.clear()
+        for passed in (0.0, 2.1, 4.2):
+            training.state.now_s = training.state.started_s + began + passed
+            detect(training.state)
+        assert len(looks) == times

@@ -13,9 +13,10 @@ from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from diagd.probes import loading, resuming, turns
+from diagd.probes import loading, naming, own_files, resuming, turns
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
+from diagd.probes.own_files import OWN
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
 
@@ -25,6 +26,7 @@ OF_LOADING = (
     "torch.distributed.checkpoint.filesystem",
     "torch.distributed.checkpoint.state_dict",
     "torch.distributed.checkpoint.state_dict_loader",
+    "torch.distributed.checkpoint.state_dict_saver",
     "safetensors.torch",
 )
 
@@ -41,6 +43,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter, probe: Probe) -
     monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: told.update({name: text}))
     resuming._told.clear()
     RESUMING.__init__()  # type: ignore[misc]
+    own_files.forget()
     for name in OF_RESUMING:
         resuming.install(probe, sys.modules[name])
     for name in OF_LOADING:
@@ -74,6 +77,7 @@ def folder(tmp_path: Path) -> Path:
     train(model, optimizer)
     parts = {"model": model.state_dict(), "optim": optimizer.state_dict(), "sched": schedule.state_dict()}
     state_dict_saver.save(parts, checkpoint_id=tmp_path / "step-4", no_dist=True)
+    own_files.forget()
     return tmp_path / "step-4"
 
 
@@ -109,7 +113,7 @@ def test_a_run_that_takes_its_schedule_and_leaves_the_moments_is_told(facts: dic
 
 
 def test_weights_alone_of_another_run_are_taken_on_purpose(facts: dict[str, str], folder: Path) -> None:
-    RESUMING.began_s += 1000.0
+    OWN.began_s += 1000.0
     model, optimizer, _ = made()
     load({"model": model.state_dict()}, folder)
     train(model, optimizer)
@@ -152,6 +156,24 @@ def test_an_object_that_takes_its_part_itself_is_well_resumed(facts: dict[str, s
     assert RESUMING.file.optimizer_taken
     train(model, optimizer)
     assert set(facts) == {"checkpoint/loaded", "checkpoint/moments"}
+
+
+def test_a_folder_of_the_runs_own_that_is_read_is_told_with_what_did_not_come_back(
+    facts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, float, int]] = []
+    monkeypatch.setattr(SIGNALS, "record", lambda name, value, step: told.append((name, value, step)))
+    model, optimizer, _ = made()
+    train(model, optimizer)
+    naming.forget()
+    naming.parameters(list(model.parameters()), optimizer)
+    state_dict_saver.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "at-4", no_dist=True)
+    (written,) = OWN.written.values()
+    fresh, optimizer, _ = made()
+    load({"model": {name: tensor.clone() for name, tensor in fresh.state_dict().items()}}, tmp_path / "at-4")
+    train(fresh, optimizer, 1)
+    assert ("checkpoint/reread", float(written), written) in told
+    assert facts["checkpoint/changed"].startswith("4 of 4|Sequential.0.weight,")
 
 
 def test_the_step_that_makes_an_optimizers_state_is_none_of_training(facts: dict[str, str], probe: Probe) -> None:

@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from diagd.probes import naming, resuming
+from diagd.probes import naming, own_files, resuming
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.marks import KNOWN
 from diagd.probes.named import NAMED
+from diagd.probes.own_files import OWN
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
 
@@ -51,7 +52,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, recording: BoxWriter) -> Iterator[dic
     probe = Probe("resuming", 0, True)
     resuming._told.clear()
     naming.forget()
-    KNOWN.__init__()  # type: ignore[misc]
+    own_files.forget()
     RESUMING.__init__()  # type: ignore[misc]
     names = ("torch.serialization", "torch.nn.modules.module", "torch.optim.optimizer", "torch.optim.lr_scheduler")
     for name in names:
@@ -132,7 +133,7 @@ def test_of_a_run_that_takes_what_it_needs_nothing_is_said(
 
 
 def test_weights_of_another_run_are_taken_alone_on_purpose(facts: dict[str, str], saved: Path) -> None:
-    RESUMING.written.clear()
+    OWN.written.clear()
     os.utime(saved, (LONG_AGO, LONG_AGO))
     net = model()
     net.load_state_dict(load(saved)["model"])
@@ -141,8 +142,8 @@ def test_weights_of_another_run_are_taken_alone_on_purpose(facts: dict[str, str]
 
 
 def test_a_file_that_another_rank_of_this_run_has_written_is_its_own(facts: dict[str, str], saved: Path) -> None:
-    RESUMING.written.clear()
-    RESUMING.began_s -= 1000.0
+    OWN.written.clear()
+    OWN.began_s -= 1000.0
     net = model()
     net.load_state_dict(load(saved)["model"])
     train(net, optimizer(net), 6)
@@ -218,11 +219,11 @@ def test_it_is_told_when_a_file_of_the_runs_own_was_written_that_is_read(
     net = model()
     optimizer(net).load_state_dict(kept["optim"])
     assert told[1:] == [("checkpoint/restored", 1.0, written + 7)]
-    RESUMING.written.clear()  # another rank's, and older than this step: when it was written is not known
-    os.utime(saved, (RESUMING.began_s + 1.0, RESUMING.began_s + 1.0))
+    OWN.written.clear()  # another rank's, and older than this step: when it was written is not known
+    os.utime(saved, (OWN.began_s + 1.0, OWN.began_s + 1.0))
     recording.live[int(Live.STEP_NS)] = time.monotonic_ns()
-    RESUMING.began_s -= 100.0
-    os.utime(saved, (RESUMING.began_s + 1.0, RESUMING.began_s + 1.0))
+    OWN.began_s -= 100.0
+    os.utime(saved, (OWN.began_s + 1.0, OWN.began_s + 1.0))
     load(saved)
     assert len(told) == 2
     time.sleep(0.05)  # file systems keep times by ticks
@@ -295,6 +296,36 @@ def test_a_layer_that_holds_what_another_held_is_told_with_it(
     names = ["0.weight", "0.bias", "1.weight", "1.bias"]
     pairs = ",".join(f"Sequential.{a}<Sequential.{b}" for a, b in zip(names, names[2:] + names[:2], strict=True))
     assert told == [f"4 of 4|{pairs}"]
+
+
+@pytest.mark.parametrize(("order", "told"), [
+    ([0, 1], []),
+    ([1, 0], ["4 of 4|exp_avg|Sequential.1.weight<Sequential.0.weight,Sequential.1.bias<Sequential.0.bias,"
+              "Sequential.0.weight<Sequential.1.weight,Sequential.0.bias<Sequential.1.bias"]),
+])  # fmt: skip
+def test_moments_that_came_back_for_another_parameter_are_told(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, str], recording: BoxWriter, tmp_path: Path, order: list[int],
+    told: list[str],
+) -> None:  # fmt: skip
+    found: list[str] = []
+    monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: found.append(text) if "moved" in name else None)
+
+    def of_groups(net: nn.Sequential, order: list[int]) -> torch.optim.Adam:
+        return torch.optim.Adam([{"params": list(net[at].parameters())} for at in order])
+
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    made = of_groups(net, [0, 1])
+    for _ in range(2):
+        net(torch.randn(5, 3)).square().sum().backward()
+        made.step()
+    naming.parameters(list(net.parameters()), made)
+    torch.serialization.save({"net": net.state_dict(), "optim": made.state_dict()}, tmp_path / "f.pt")
+    kept = load(tmp_path / "f.pt")
+    net.load_state_dict(kept["net"])
+    again = of_groups(net, order)
+    again.load_state_dict(kept["optim"])
+    train(net, again, 1)
+    assert found == told
 
 
 def test_one_that_writes_at_each_step_is_looked_at_now_and_then(

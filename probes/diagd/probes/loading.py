@@ -1,4 +1,4 @@
-"""Checkpoints that come by other ways than torch.load: torch.distributed.checkpoint, safetensors, from_pretrained.
+"""Checkpoints by other ways than torch.save and torch.load: torch.distributed.checkpoint, safetensors, transformers.
 
 Tells what `resuming` tells of the files that it sees, by its words. Of a distributed checkpoint it is the metadata,
 which the load has read anyway, that says whose optimizer state there is: what a script does not ask for is not read.
@@ -6,12 +6,14 @@ What is to be filled must be there, so torch lets a fresh optimizer step without
 """
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from diagd.probes import resuming
 from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe, around, wrapper
+from diagd.probes.state import STATE
 from diagd.probes.turns import TURNS
 
 DEPTH = 4  # of dictionaries in each other that are looked into: {"app": {"optim": {"state": {name: {…}}}}}
@@ -40,6 +42,9 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module.FileSystemReader, "read_metadata", wrapper(probe, _metadata, _has_metadata, _ignore))
     elif name.endswith(".state_dict"):
         _patches.replace(module, "_init_optim_state", wrapper(probe, _making, _made, _made))
+    elif name.endswith("saver"):
+        for function in ("save", "async_save", "save_state_dict"):
+            _patches.replace(module, function, wrapper(probe, _saving, _saved, _ignore))
     else:
         for function in ("load", "load_state_dict"):
             _patches.replace(module, function, wrapper(probe, _loading, _loaded, _over))
@@ -96,13 +101,27 @@ def _made(*_: Any) -> None:
     TURNS.muted = False
 
 
+def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    asked = threading.get_ident() == STATE.trainer  # not in the thread to which async_save has given it
+    return _path(args, kwargs, "storage_writer") if asked else None
+
+
+def _saved(path: str, result: Any) -> None:
+    resuming.wrote(path)
+
+
+def _path(args: tuple[Any, ...], kwargs: dict[str, Any], storage: str) -> str | None:
+    """Of the folder that a save or a load is about."""
+    given = kwargs.get(storage) or (args[1] if len(args) > 1 else None)
+    path = kwargs.get("checkpoint_id") or getattr(given, "path", None)
+    return os.path.abspath(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
+
+
 def _loading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     state = args[0] if args else kwargs.get("state_dict")
-    reader = kwargs.get("storage_reader") or (args[1] if len(args) > 1 else None)
-    path = kwargs.get("checkpoint_id") or getattr(reader, "path", None)
     if not isinstance(state, dict) or LOAD.path:
         return None
-    LOAD.path = os.path.abspath(os.fspath(path)) if isinstance(path, str | os.PathLike) else "a checkpoint"
+    LOAD.path = _path(args, kwargs, "storage_reader") or "a checkpoint"
     LOAD.file = None
     return *asked(state), len(state)
 
@@ -126,6 +145,7 @@ def _loaded(token: Any, result: Any) -> None:
             resuming.take_weights(LOAD.file)
     if weights:
         resuming.tell_loaded(f"{os.path.basename(LOAD.path)}, {parts} entries")
+        resuming.reread(LOAD.path, os.path.join(LOAD.path, ".metadata"))
     _over()
 
 

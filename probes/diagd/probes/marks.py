@@ -1,14 +1,18 @@
 """By which a parameter is known again: a few of its values, as they were when the run wrote a checkpoint.
 
 Looked at where a file is written, and once more in the first step after it was read, before the optimizer changes
-anything. What came back otherwise, or as what another parameter was, is told by name:
+anything. So is what the optimizer keeps for it. What came back otherwise, or as what another parameter had, is told by
+name:
 
     checkpoint/changed    fact: "3 of 12|NAME<OTHER,NAME", OTHER where it now holds what that one held
+    checkpoint/moved      fact: "3 of 12|exp_avg|NAME<OTHER", where the optimizer keeps for it what it kept for OTHER
 """
 
 import sys
+import threading
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from diagd.probes import later, naming
 from diagd.probes.box.layout import Live
@@ -25,23 +29,41 @@ REST = 200  # of what a look takes, before the next: who writes at each step is 
 Mark = tuple[float, ...]
 
 
+class _Kept(NamedTuple):
+    """As it was when a file was written, by the names of parameters."""
+
+    weights: dict[str, Mark]
+    moments: dict[str, Mark]
+
+
+_NOTHING = _Kept({}, {})
+
+
 class _Marks:
     """This process's."""
 
     def __init__(self) -> None:
-        self.written: dict[str, dict[str, Mark]] = {}  # by path and name
-        self.expected: dict[str, Mark] = {}  # those of the file that was read since the last step
-        self._newest: tuple[int, dict[str, Mark]] = (-1, {})  # step, marks: the files of one step share them
+        self.written: dict[str, _Kept] = {}  # by path
+        self.expected = _NOTHING  # that of the file that was read since the last step
+        self._newest: tuple[int, _Kept] = (-1, _NOTHING)  # step, marks: the files of one step share them
         self._next_ns = 0
 
-    def take(self, path: str, step: int) -> None:
-        """The run has written tensors into this file."""
+    def take(self, path: str, step: int, optimizers: Iterable[Any] = ()) -> None:
+        """The run has written tensors into this file.
+
+        Args:
+            optimizers: The run's own, as far as they are known.
+        """
         self.written.pop(path, None)
+        if threading.get_ident() != STATE.trainer:  # what a thread of the script's writes is from an earlier step
+            return
         if step != self._newest[0]:
             began = time.monotonic_ns()
             if began < self._next_ns:
                 return
-            self._newest = step, _marked([(one.name, tensor) for one, tensor in NAMED.held()])
+            weights = _marked([(one.name, tensor) for one, tensor in NAMED.held()])
+            moments = [pair for optimizer in list(optimizers) for pair in _moments(_named(optimizer), optimizer)]
+            self._newest = step, _Kept(weights, _marked(moments))
             self._count(began)
         self.written[path] = self._newest[1]
         while len(self.written) > FILES:
@@ -58,21 +80,51 @@ class _Marks:
         self.expected = self.written.get(path) or self.expected
 
     def compare(self, optimizer: Any, step: int) -> None:
-        """Before the first step after that: what has not come back."""
-        expected, self.expected = self.expected, {}
-        owned = [one for group in optimizer.param_groups for one in group["params"]][:PARAMETERS]
-        names = naming.parameters(owned, optimizer)
-        now = _marked(list(zip(names, owned, strict=True)))
-        known = {name: mark for name, mark in now.items() if name in expected}
-        changed = [name for name, mark in known.items() if mark != expected[name]]
-        others = {mark: name for name, mark in expected.items() if len(set(mark)) > 1}  # zeros are anyone's
-        told = [f"{name}<{others[now[name]]}" if now[name] in others else name for name in changed]
+        """Before the first step after that: what has not come back, and what has come back for another."""
+        expected, self.expected = self.expected, _NOTHING
+        named = _named(optimizer)
+        now = _Kept(_marked(named), _marked(_moments(named, optimizer)))
+        known = {name: mark for name, mark in now.weights.items() if name in expected.weights}
+        changed = [name for name, mark in known.items() if mark != expected.weights[name]]
+        held = _holders(expected.weights)
+        told = [f"{name}<{held[known[name]]}" if known[name] in held else name for name in changed]
         told.sort(key=lambda text: "<" not in text)
         if changed:
             SIGNALS.fact("checkpoint/changed", f"{len(changed)} of {len(known)}|{','.join(told[:NAMES])}"[:900], step)
+        if moved := _moved(expected, now):
+            pairs = ",".join(moved[:NAMES])
+            what = _kept(named[0][1], optimizer) or ""
+            SIGNALS.fact("checkpoint/moved", f"{len(moved)} of {len(now.moments)}|{what}|{pairs}"[:900], step)
 
 
 KNOWN = _Marks()
+
+
+def _named(optimizer: Any) -> list[tuple[str, Any]]:
+    owned = [one for group in optimizer.param_groups for one in group["params"]][:PARAMETERS]
+    return list(zip(naming.parameters(owned, optimizer), owned, strict=True))
+
+
+def _moments(named: list[tuple[str, Any]], optimizer: Any) -> list[tuple[str, Any]]:
+    """For each parameter the first of what the optimizer keeps that is as large as it."""
+    return [(name, optimizer.state[one][key]) for name, one in named if (key := _kept(one, optimizer)) is not None]
+
+
+def _kept(parameter: Any, optimizer: Any) -> str | None:
+    kept = optimizer.state.get(parameter) or {}
+    return next((key for key, value in kept.items() if getattr(value, "shape", None) == parameter.shape), None)
+
+
+def _holders(marks: dict[str, Mark]) -> dict[Mark, str]:
+    """Whose each mark is; without those that may be anyone's, such as zeros."""
+    return {mark: name for name, mark in marks.items() if len(set(mark[1:])) > 1}
+
+
+def _moved(expected: _Kept, now: _Kept) -> list[str]:
+    """Parameters that hold what they or others held, while their moments are those of yet another one."""
+    weights, moments = _holders(expected.weights), _holders(expected.moments)
+    pairs = {name: (weights.get(now.weights.get(name, ())), moments.get(mark)) for name, mark in now.moments.items()}
+    return [f"{name}<{kept}" for name, (held, kept) in pairs.items() if held and kept and held != kept]
 
 
 def _marked(named: list[tuple[str, Any]]) -> dict[str, Mark]:

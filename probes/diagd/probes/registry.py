@@ -83,6 +83,7 @@ PROBES: tuple[ProbeSpec, ...] = (
             "torch.distributed.checkpoint.filesystem",
             "torch.distributed.checkpoint.state_dict",
             "torch.distributed.checkpoint.state_dict_loader",
+            "torch.distributed.checkpoint.state_dict_saver",
             "safetensors.torch",
             "transformers.modeling_utils",
         ),

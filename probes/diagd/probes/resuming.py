@@ -6,7 +6,6 @@ checkpoint of another run nothing is said: fine-tuning takes the weights alone, 
 
     checkpoint/loaded     fact: weights were loaded, into this class or from this file: the run need not begin untrained
     checkpoint/took       scalar: weights were loaded before this step
-    checkpoint/reread     scalar: a file of this run's own was read before this step; the step at which it was written
     checkpoint/restored   scalar: an optimizer was given state before this step
     checkpoint/names      fact: tensors that were not loaded, for the prefix of their names; empty once they were
     checkpoint/moments    fact: an optimizer has loaded state, of so many parameters
@@ -17,7 +16,6 @@ checkpoint of another run nothing is said: fine-tuning takes the weights alone, 
 import gc
 import os
 import sys
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +25,7 @@ from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.marks import KNOWN
+from diagd.probes.own_files import OWN, forget, under_way
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -34,7 +33,7 @@ PATIENCE = 3  # steps after loading in which the rest may be loaded too
 NAMES = 5  # that are shown
 MARKS = 64  # tensors by which a file's are known again
 DEPTH = 2  # of dictionaries in each other that are looked into
-_STEP, _STEP_NS = int(Live.STEP), int(Live.STEP_NS)
+_STEP = int(Live.STEP)
 
 _patches = Patches()
 _joined: list[turns.Turn] = []
@@ -59,10 +58,8 @@ class _Resuming:
     """This process's."""
 
     def __init__(self) -> None:
-        self.written: dict[str, int] = {}  # by path, the step under way at the newest time
         self.file: _File | None = None  # the newest one that holds more than weights
         self.took = 0  # the last step before which weights were loaded
-        self.began_s = time.time()
         self.stepping: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that were in use before that was read
 
 
@@ -109,7 +106,7 @@ def _ignore(*_: Any) -> None:
 def _at_switch(recording: bool) -> None:
     if STATE.forked and STATE.box is None:
         RESUMING.__init__()  # type: ignore[misc]
-        KNOWN.__init__()  # type: ignore[misc]
+        forget()
 
 
 def _path(value: Any) -> str | None:
@@ -123,11 +120,11 @@ def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _saved(token: Any, result: Any) -> None:
     path, content = token
-    RESUMING.written[path] = step = _under_way()
+    step = OWN.wrote(path)
     file = _File(path, True)
     _look_through(content, file, DEPTH)
     if file.tensors:
-        KNOWN.take(path, step)
+        KNOWN.take(path, step, RESUMING.stepping)
 
 
 def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -136,35 +133,28 @@ def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _read(path: str, content: Any) -> None:
     """Look through what a file holds; keeps no tensor alive."""
-    file = _File(path, path in RESUMING.written or _is_newer(path, RESUMING.began_s))
+    file = _File(path, OWN.has(path, path))
     _look_through(content, file, DEPTH)
     if file.tensors and (file.moments or file.position is not None):
         RESUMING.file = file
-    if file.tensors and file.own and (written := _written_at(path)):
-        SIGNALS.record("checkpoint/reread", float(written), _under_way())
-        KNOWN.expect(path)
+    if file.tensors and file.own:
+        reread(path, path)
+
+
+def wrote(path: str) -> None:
+    """The run has written a checkpoint by other ways than torch.save."""
+    KNOWN.take(path, OWN.wrote(path), RESUMING.stepping)
+
+
+def reread(path: str, file: str) -> None:
+    """The run has read what may be a checkpoint of its own.
+
+    Args:
+        file: Of it, which is as old as it is.
+    """
+    if OWN.reread(path, file):
         for turn in _joined:
             turn.wake()
-
-
-def _under_way() -> int:
-    return max(STATE.live[_STEP], 0) + 1 if STATE.live is not None else 0
-
-
-def _written_at(path: str) -> int:
-    """The step under way when a file of this run's own was written; 0 where that is not known."""
-    if path in RESUMING.written:
-        return RESUMING.written[path]
-    since_step_s = (time.monotonic_ns() - STATE.live[_STEP_NS]) / 1e9 if STATE.live is not None else 0.0
-    return _under_way() if _is_newer(path, time.time() - since_step_s) else 0  # by another rank, in this very step
-
-
-def _is_newer(path: str, since_s: float) -> bool:
-    """Whether the file was written since: by another rank of this run, then."""
-    try:
-        return os.stat(path).st_mtime > since_s
-    except OSError:
-        return False
 
 
 def _look_through(content: Any, file: _File, depth: int) -> None:
@@ -194,7 +184,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _model_took(token: Any, result: Any) -> None:
     module, given = token
-    step = _under_way()
+    step = under_way()
     if given and step > RESUMING.took:
         RESUMING.took = step
         SIGNALS.record("checkpoint/took", 1.0, step)
@@ -224,7 +214,7 @@ def found(path: str, file: str, moments: int) -> Any:
     Args:
         file: Of it, which is as old as it is.
     """
-    RESUMING.file = made = _File(path, path in RESUMING.written or _is_newer(file, RESUMING.began_s))
+    RESUMING.file = made = _File(path, OWN.has(path, file))
     made.moments = moments
     return made
 
@@ -277,7 +267,7 @@ def _optimizer_took(token: Any, result: Any) -> None:
     _, given = token
     _tell_moments(given)
     if isinstance(given, dict) and given.get("state"):
-        SIGNALS.record("checkpoint/restored", 1.0, _under_way())
+        SIGNALS.record("checkpoint/restored", 1.0, under_way())
     if file is not None:
         # Without any state it takes nothing of the file's: a fresh optimizer asks a distributed checkpoint for none.
         file.optimizer_taken = not file.moments or bool(given.get("state")) or file.optimizer_taken
@@ -297,7 +287,7 @@ def _schedule_took(token: Any, result: Any) -> None:
 
 def _stepping(optimizer: Any) -> None:
     if KNOWN.expected:
-        KNOWN.compare(optimizer, _under_way())
+        KNOWN.compare(optimizer, under_way())
 
 
 def _stepped(optimizer: Any) -> None:

@@ -14,12 +14,13 @@ from diagd.daemon.detectors.training.run import Run
 LOADS = 8  # the newest ones
 LEAST, LATEST, FIRST, AFTER = 24, 16, 3, 24  # samples of the loss before, of these the last; samples, steps after it
 LEARNT, BACK = 0.5, 0.6  # of what the loss was at first; of what had been gained
+_PARTS = {"names": 4, "optimizer": 2, "schedule": 2, "moved": 3}  # of each fact
 _SURE = 0.9  # seen in the rank itself; that it was not meant so is left open
 
 
 def checkpoint(scene: Scene) -> Iterator[Finding]:
     """One finding for each thing that was left in the file, for all ranks that left it there."""
-    for name, tell in (("names", _names), ("optimizer", _optimizer), ("schedule", _schedule)):
+    for name, tell in (("names", _names), ("optimizer", _optimizer), ("schedule", _schedule), ("moved", _moved)):
         facts = {rank: fact for rank in scene.state.ranks() if (fact := _fact(scene, rank, name)) is not None}
         if facts:
             ranks = tuple(sorted(facts))
@@ -81,7 +82,7 @@ def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, float, float, flo
 
 def _fact(scene: Scene, rank: int, name: str) -> tuple[int, str] | None:
     fact = scene.state.signals.fact(rank, f"checkpoint/{name}")
-    return fact if fact is not None and fact[1].count("|") == (3 if name == "names" else 1) else None
+    return fact if fact is not None and fact[1].count("|") == _PARTS[name] - 1 else None
 
 
 def _names(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
@@ -115,6 +116,18 @@ def _schedule(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
     return _finding("schedule", ranks, step, text, seen, ("lr", "scheduler"))
 
 
+def _moved(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
+    count, what, pairs = told
+    names = [tuple(pair.partition("<")[::2]) for pair in pairs.split(",")]
+    own, other = names[0]
+    text = (
+        f"{words.ranks_text(ranks)} resumed with the optimizer's state of {count} parameters at others' places:"
+        f" {what} of {own} is what that of {other} was when this run wrote the file"
+    )
+    seen = "by their values, before the first step: " + ", ".join(f"{one} has {what} of {kept}" for one, kept in names)
+    return _finding("moved", ranks, step, text, seen, (*(one for one, _ in names), what, "optimizer state"))
+
+
 def _finding(
     key: str, ranks: tuple[int, ...], step: int, text: str, seen: str, names: tuple[str, ...],
     severity: Severity = Severity.WARNING,
@@ -123,6 +136,7 @@ def _finding(
         "names": "the model was saved inside a wrapper and is loaded without it, or the other way round",
         "optimizer": "the script loads the model and not the optimizer",
         "schedule": "the script loads the model and not the scheduler",
+        "moved": "an optimizer's state is kept by position, and its parameters or groups are in another order now",
         "strays": "names in the checkpoint and in the model do not match, and strict=False passes over that",
         "fallen": "what was loaded has the right names and shapes, and is not what was trained: tensors in another"
         " order, of another model or of another time",

@@ -41,6 +41,8 @@ from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.detectors.training.sites import located
 from diagd.daemon.state.job import JobState
 
+CALM_S, CALM_TIMES = 60.0, 2.0
+
 Detector = Callable[[Scene], Iterable[Finding]]
 Failed = Callable[[Exception], None]
 
@@ -77,11 +79,17 @@ def _of_training(scene: Scene, failed: Failed | None) -> list[Finding]:
     """What is wrong in what training computes; while the job runs, it is not looked at as often as its progress."""
     state = scene.state
     live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
-    if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < state.look_again_s:
+    if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < _again_s(state):
         return list(state.looked[1])
     found = [located(scene, finding) for finding in _found(OF_TRAINING, scene, failed)]
     state.looked = state.now_s, found
     return list(found)
+
+
+def _again_s(state: JobState) -> float:
+    """From one look at what training computes to the next: longer in a job of which nothing has been said so far."""
+    calm = state.looked is not None and not state.looked[1] and state.now_s - state.started_s > CALM_S
+    return state.look_again_s * (CALM_TIMES if calm else 1.0)
 
 
 def _together(found: list[Finding]) -> list[Finding]:
