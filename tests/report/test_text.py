@@ -111,6 +111,20 @@ def test_a_summary_says_whether_the_worst_is_over() -> None:
     assert line.endswith("first hang.data_starved (rank 1), resolved since.")
 
 
+def test_a_summary_names_what_was_before_a_restart() -> None:
+    later, earlier = incident(attempt=1), incident(attempt=0, kind="exit.error", ranks=[2], state="resolved")
+    said = report(later, earlier, earlier)
+    said["job"]["attempt"] = 1
+    (line,) = summary_lines(said)
+    assert line == (
+        "3 ranks, 25 steps, restarted; 3 incidents (3 critical), first hang.data_starved (rank 1);"
+        " before a restart exit.error (rank 2)."
+    )
+    for rank in said["ranks"]:
+        rank["step"] = None
+    assert summary_lines(said)[0].startswith("3 ranks, no training step seen since the restart; ")
+
+
 def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None:
     assert summary_lines(report(ranks=0)) == [
         "No rank was seen (no torch.distributed, no optimizer step); no incident."

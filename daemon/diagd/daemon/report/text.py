@@ -17,6 +17,7 @@ _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
 OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle")
 _EVIDENCE = 2
+_EARLIER = 3  # incidents of attempts before this one, in the summary
 _COLOURS = {"critical": "\033[1;31m", "warning": "\033[1;33m", "info": "\033[1m"}
 _PLAIN = "\033[0m"
 
@@ -106,8 +107,9 @@ def summary_lines(report: Json) -> list[str]:
     """
     incidents = report["incidents"]
     notes = unwatched(report.get("notes") or [])
-    ranks = _ranks_and_steps(report["ranks"]) if report["ranks"] or not notes else "No rank was watched"
-    verdict = _incidents(incidents) if report.get("judged", True) else "not judged"
+    attempt = report["job"].get("attempt") or 0
+    ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
+    verdict = _incidents(incidents, attempt) if report.get("judged", True) else "not judged"
     lines = [f"{ranks}; {verdict}."]
     if drill := drill_text(report.get("notes") or []):
         lines.append(_cut(f"{_one_line(drill)}."))
@@ -118,26 +120,32 @@ def summary_lines(report: Json) -> list[str]:
     return lines
 
 
-def _ranks_and_steps(ranks: Sequence[Json]) -> str:
+def _ranks_and_steps(ranks: Sequence[Json], attempt: int) -> str:
     if not ranks:
         return "No rank was seen (no torch.distributed, no optimizer step)"
     count = f"{len(ranks)} rank{'s' * (len(ranks) != 1)}"
     steps = sorted({rank["step"] or 0 for rank in ranks})
     if steps == [0]:
-        return f"{count}, no training step seen"
+        return f"{count}, no training step seen{' since the restart' * bool(attempt)}"
     span = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]}-{steps[-1]}"
-    return f"{count}, {span} step{'s' * (steps[-1] != 1)}"
+    return f"{count}, {span} step{'s' * (steps[-1] != 1)}{', restarted' * bool(attempt)}"
 
 
-def _incidents(incidents: Sequence[Json]) -> str:
+def _incidents(incidents: Sequence[Json], attempt: int) -> str:
     if not incidents:
         return "no incident"
     worst = incidents[0]
     counts = Counter(incident["peak_severity"] for incident in incidents)  # as it was said when it happened
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
-    culprits = f" ({rank_ranges(worst['ranks'], named=True)})" if worst["ranks"] else ""
     over = ", resolved since" if worst["state"] == "resolved" else ""
-    return f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {worst['kind']}{culprits}{over}"
+    text = f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {_named(worst)}{over}"
+    before = dict.fromkeys(_named(one) for one in incidents[1:] if one["attempt"] < attempt)
+    return f"{text}; before a restart {', '.join(list(before)[:_EARLIER])}" if before else text
+
+
+def _named(incident: Json) -> str:
+    culprits = f" ({rank_ranges(incident['ranks'], named=True)})" if incident["ranks"] else ""
+    return f"{incident['kind']}{culprits}"
 
 
 def shown_path(path: Path) -> str:
