@@ -1,5 +1,6 @@
 """From a box's records to the model's values."""
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,18 @@ def test_an_operation_has_everything_that_its_record_holds(pair: tuple[BoxWriter
     assert (operation.blocking, operation.is_async, operation.returned_s, operation.peer) == (True, False, None, -1)
     assert operation.entered_s == pytest.approx(time.time(), abs=60)
     assert boxes.waits_since_s(reader, reader.unfinished()) == operation.entered_s
+
+
+def test_an_operation_of_another_thread_than_the_main_one_has_its_name(pair: tuple[BoxWriter, BoxReader]) -> None:
+    writer, reader = pair
+    writer.live[Live.MAIN_THREAD] = threading.get_native_id()
+    enter_all_reduce(writer)
+    reporter = threading.Thread(target=enter_all_reduce, args=(writer,), name="reporter")
+    reporter.start()
+    reporter.join()
+    found = boxes.operations(reader, reader.unfinished())
+    assert [one.thread_name for one in found] == ["", "reporter"]
+    assert found[0].thread != found[1].thread
 
 
 def test_a_returned_operation_is_history_and_no_longer_waits(pair: tuple[BoxWriter, BoxReader]) -> None:

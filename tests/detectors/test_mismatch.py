@@ -198,3 +198,17 @@ def test_the_place_where_the_histories_part_is_told() -> None:
     met.issued(0, "ALLREDUCE", 6).issued(1, "BARRIER", 6).waits(0, "BARRIER", seq=7).waits(1, seq=7)
     found = met.passes(2).finds()
     assert any("#5" in e.what for e in found.causes[0].evidence)
+
+
+@pytest.mark.parametrize(("name", "key"), [("metrics", "threads"), ("Dummy-3", "path"), ("", "path")])
+def test_two_threads_of_a_rank_that_share_a_group_are_told(name: str, key: str) -> None:
+    met = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {"thread": 77, "thread_name": name}), 2: ("ALLREDUCE", {})})
+    met.issued(1, "ALLREDUCE", 6, thread=met.ranks[1].detail.pid)
+    (cause,) = met.passes(2).finds().causes
+    assert cause.key == key
+    if key == "threads":
+        assert cause.text.startswith("the main thread and thread 'metrics' communicate on the same group")
+        told = "the main thread and thread 'metrics' issued operations of group 0"
+        assert told in [one.what for one in cause.evidence]
+    met.ranks[1].detail = met.ranks[1].detail.with_(history=())  # each is known of one rank alone
+    assert met.passes(0.1).finds().causes[0].key == key

@@ -68,10 +68,12 @@ def parse_ranks(value: object) -> tuple[int, ...]:
 def operations(box: BoxReader, records: Sequence[Record]) -> tuple[Operation, ...]:
     """The model's operations for a box's records."""
     names = group_names(box)
-    return tuple(_operation(box, record, names) for record in records)
+    threads = dict(box.threads()) if len(records) else {}
+    threads.pop(box.live(Live.MAIN_THREAD), None)
+    return tuple(_operation(box, record, names, threads) for record in records)
 
 
-def _operation(box: BoxReader, record: Record, names: dict[int, str]) -> Operation:
+def _operation(box: BoxReader, record: Record, names: dict[int, str], threads: dict[int, str]) -> Operation:
     name = _name(Op, record.op)
     p2p = record.op in layout.POINT_TO_POINT
     failed = bool(record.flags & Flag.FAILED)
@@ -91,6 +93,7 @@ def _operation(box: BoxReader, record: Record, names: dict[int, str]) -> Operati
         tag=record.tag,
         site=site(box.string(record.site)),
         thread=record.thread,
+        thread_name=threads.get(record.thread, ""),
         is_async=bool(record.flags & Flag.ASYNC),
         blocking=record.blocking,
         entered_s=box.wall_s(record.entered_ns),

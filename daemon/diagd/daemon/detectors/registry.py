@@ -21,6 +21,7 @@ from diagd.daemon.detectors import (
     parted,
     precision,
     scaling,
+    sharing,
     silent,
     slow,
     slow_finding,
@@ -60,7 +61,8 @@ def detect(state: JobState, failed: Failed | None = None) -> tuple[Finding, ...]
     for guess in LAST_RESORTS:
         if not any(f.severity == Severity.CRITICAL for f in found):
             found += _found((guess,), scene, failed)
-    return tuple(threads.with_fallen(scene, one) for one in _deepest(_together(without_consequences(found))))
+    told = _deepest(_together(without_consequences(found)))
+    return tuple(sharing.with_sharers(scene, threads.with_fallen(scene, one)) for one in told)
 
 
 def _found(detectors: Iterable[Detector], scene: Scene, failed: Failed | None) -> list[Finding]:

@@ -106,6 +106,7 @@ class Operation:
     tag: int = 0
     site: Frame | None = None
     thread: int = 0
+    thread_name: str = ""  # of another thread than the main one
     is_async: bool = False
     blocking: bool = False
     entered_s: float = 0.0

@@ -62,7 +62,7 @@ class Shape(_message.Message):
     def __init__(self, dims: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("name", "group", "seq", "source", "shapes", "tensors", "numel", "dtype", "reduce_op", "root", "peer", "tag", "site", "thread", "is_async", "blocking", "entered_s", "returned_s", "failed", "detail", "retired", "timeout_s", "held_s")
+    __slots__ = ("name", "group", "seq", "source", "shapes", "tensors", "numel", "dtype", "reduce_op", "root", "peer", "tag", "site", "thread", "is_async", "blocking", "entered_s", "returned_s", "failed", "detail", "retired", "timeout_s", "held_s", "thread_name")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class Operation(_message.Message):
     RETIRED_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     HELD_S_FIELD_NUMBER: _ClassVar[int]
+    THREAD_NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     group: str
     seq: int
@@ -109,7 +110,8 @@ class Operation(_message.Message):
     retired: bool
     timeout_s: float
     held_s: float
-    def __init__(self, name: _Optional[str] = ..., group: _Optional[str] = ..., seq: _Optional[int] = ..., source: _Optional[str] = ..., shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., tensors: _Optional[int] = ..., numel: _Optional[int] = ..., dtype: _Optional[str] = ..., reduce_op: _Optional[str] = ..., root: _Optional[int] = ..., peer: _Optional[int] = ..., tag: _Optional[int] = ..., site: _Optional[_Union[Frame, _Mapping]] = ..., thread: _Optional[int] = ..., is_async: bool = ..., blocking: bool = ..., entered_s: _Optional[float] = ..., returned_s: _Optional[float] = ..., failed: _Optional[str] = ..., detail: _Optional[str] = ..., retired: bool = ..., timeout_s: _Optional[float] = ..., held_s: _Optional[float] = ...) -> None: ...
+    thread_name: str
+    def __init__(self, name: _Optional[str] = ..., group: _Optional[str] = ..., seq: _Optional[int] = ..., source: _Optional[str] = ..., shapes: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., tensors: _Optional[int] = ..., numel: _Optional[int] = ..., dtype: _Optional[str] = ..., reduce_op: _Optional[str] = ..., root: _Optional[int] = ..., peer: _Optional[int] = ..., tag: _Optional[int] = ..., site: _Optional[_Union[Frame, _Mapping]] = ..., thread: _Optional[int] = ..., is_async: bool = ..., blocking: bool = ..., entered_s: _Optional[float] = ..., returned_s: _Optional[float] = ..., failed: _Optional[str] = ..., detail: _Optional[str] = ..., retired: bool = ..., timeout_s: _Optional[float] = ..., held_s: _Optional[float] = ..., thread_name: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("name", "ranks", "description", "enqueued", "completed", "created_s")
