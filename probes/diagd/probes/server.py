@@ -1,8 +1,11 @@
 """torch's own worker server on a unix socket: hands out the flight recorder from a C++ thread, without the GIL."""
 
+import contextlib
 import ctypes
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from diagd.probes.state import STATE
 
 _LOG_LEVELS = ("FLAGS_caffe2_log_level", "_ZN3c1022FLAGS_caffe2_log_levelE")  # its name differs between versions
 _SILENT = 3
+_ACTION = 1024  # bytes, more than any struct sigaction has
 _MAX_PATH = 100  # bytes that the kernel takes for a unix socket's address, a little less
 
 _started_by = 0
@@ -53,7 +57,8 @@ def _start(path: str) -> str:
     before = level.value
     level.value = _SILENT
     try:
-        _server = make(path, -1)
+        with _own_pipes():
+            _server = make(path, -1)
     except (RuntimeError, ValueError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -61,6 +66,25 @@ def _start(path: str) -> str:
     # Its destructor would shut the socket down in the parent too, when a forked child exits: it must never run.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_server))
     return ""
+
+
+@contextlib.contextmanager
+def _own_pipes() -> Iterator[None]:
+    """What the server does about SIGPIPE stays with it: it ignores the signal in the whole process.
+
+    A script that has given the signal its default action means to end when nobody reads on. The server's threads, which
+    are begun in here, block it for themselves: an agent that hangs up in the middle of an answer ends nothing.
+    """
+    library = ctypes.CDLL(None)
+    action = ctypes.create_string_buffer(_ACTION)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    known = library.sigaction(int(signal.SIGPIPE), None, action) == 0
+    try:
+        yield
+    finally:
+        if known:
+            library.sigaction(int(signal.SIGPIPE), action, None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _log_level() -> Any:
