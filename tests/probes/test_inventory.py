@@ -124,6 +124,11 @@ def test_under_ddp_all_replicas_agree_and_buffers_only_where_they_are_not_broadc
     assert seen["Tower.body.weight"].placement.peers == (0, 1, 2, 3)
     assert seen["Tower.body.bias"].placement.peers is None
     assert flags(seen["Tower.norm.running_mean"]) & Flag.LOCAL
+    tower.norm.register_buffer("mask", torch.ones(8))  # which DDP does not know
+    tower.norm.running_var = torch.ones(8)
+    assert found("Tower")["Tower.norm.mask"].placement.peers == (0, 1, 2, 3)
+    assert found("Tower")["Tower.norm.running_var"].placement.peers == (0, 1, 2, 3)
+    assert flags(found("Tower")["Tower.norm.running_mean"]) & Flag.LOCAL
     del wrapped, tower, seen
     group = dist.new_group([1, 3])
     kept = DistributedDataParallel(Tower(), process_group=group, broadcast_buffers=False)

@@ -2,7 +2,7 @@
 
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from diagd.daemon.agent.ledgers import LedgerReader
-from diagd.probes import gradients, inventory, ledger
+from diagd.probes import gradients, inventory, ledger, registered
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import SUFFIX, Number
 from diagd.probes.box.writer import BoxWriter
@@ -216,6 +216,56 @@ def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest
         STATE.live[Live.STEP] = step
         ledger._before(made())
     assert looks == [0, 32, 96, 224, 480, 992]
+
+
+@pytest.fixture
+def modules() -> Iterator[list[int]]:
+    """Registrations are watched; each first one of something new."""
+    woken: list[int] = []
+    registered.install(torch.nn.modules.module, lambda: woken.append(1))
+    yield woken
+    registered.remove()
+
+
+def test_what_a_module_is_given_anew_is_noted_and_a_new_value_of_what_it_has_is_not(modules: list[int]) -> None:
+    shed = Shed()
+    assert (registered.REGISTERED.anew, modules) == (True, [1])
+    changes: tuple[tuple[Callable[[], Any], bool], ...] = (
+        (lambda: setattr(shed, "height", 3.0), False),
+        (lambda: shed.register_buffer("worn", torch.zeros(2)), True),
+        (lambda: setattr(shed, "worn", torch.ones(2)), False),
+        (lambda: shed.register_buffer("none", None), False),
+        (lambda: setattr(shed, "door", nn.Parameter(torch.zeros(2))), True),
+        (lambda: setattr(shed, "door", nn.Parameter(torch.ones(2))), False),
+        (lambda: shed.add_module("shelf", shed.wall), True),
+    )
+    for change, noted in changes:
+        registered.REGISTERED.anew = False
+        change()
+        assert registered.REGISTERED.anew is noted
+    registered.remove()
+    shed.register_buffer("more", torch.zeros(2))
+    assert not registered.REGISTERED.anew
+
+
+@pytest.mark.usefixtures("world", "modules")
+def test_a_part_that_is_added_in_the_midst_of_a_run_is_followed() -> None:
+    model = Shed()
+    optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)
+    for step in range(1, 60):
+        if step == 40:
+            model.wall.register_buffer("mask", torch.ones(4, 4))
+            optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
+            model.wall.extra = optimizer.param_groups[1]["params"][0]
+        ledger._before(optimizer)
+        STATE.live[Live.STEP] = step
+        ledger._after(optimizer)
+    names = {row.name for row in ledger.LEDGER.rows}
+    assert {"Shed.wall.mask", "Shed.wall.extra"} <= names
+    assert "Shed.wall.extra" in {row.name for row in ledger.LEDGER.given[id(optimizer)].rows}
+    assert (ledger.LEDGER.looks, ledger.LEDGER.looked_at) == (1, 39)
+    model.wall.register_buffer("later", torch.ones(4))  # too early to look again, which is then waited for
+    assert ledger._following(59) <= 39 + 64 + 1
 
 
 @pytest.mark.usefixtures("world")

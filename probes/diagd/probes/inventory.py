@@ -198,6 +198,8 @@ def _walk(module: Any, path: str, above: Wrapped, seen: set[int]) -> Iterator[_P
 def _placed(tensor: Any, here: Wrapped, said: Placement) -> Placement:
     if _is_dtensor(tensor):
         return of_dtensor(tensor)
+    if id(tensor) in here.unsynced:
+        return here.parameters
     return PLAIN if id(tensor) in here.ignored else said
 
 

@@ -12,12 +12,13 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import digest, dtypes, gradients, inventory, states, sweeps, turns
+from diagd.probes import digest, dtypes, gradients, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.named import NAMED
+from diagd.probes.registered import REGISTERED
 from diagd.probes.state import STATE
 
 # A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
@@ -26,13 +27,14 @@ TURN = layout.TURN
 FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
 STATE_TURNS = 4  # and what optimizers keep, which is twice as much as the parameters
 EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
-# Models are looked for again when an optimizer steps for the first time, as after a resumption, and each time only so
-# many steps later than the time before, doubled each time: a script may make optimizers without end.
+# Models are looked for again when an optimizer steps for the first time, as after a resumption, or when modules were
+# given something new, and each time only so many steps later than the time before, doubled each time: a script may make
+# optimizers, or layers, without end.
 LOOK_AGAIN = TURN
 MANY_OPTIMIZERS = 64
 _STEP = int(Live.STEP)
 
-_joined: list[Probe] = []
+_joined: list[turns.Turn] = []
 _patches = Patches()
 
 
@@ -82,20 +84,28 @@ LEDGER = _Ledger()
 
 
 def install(probe: Probe, module: Any) -> None:
-    """torch.optim.optimizer, or what lets ranks have uneven inputs, is there."""
+    """torch.optim.optimizer, modules, or what lets ranks have uneven inputs, is there."""
+    if module.__name__ == "torch.nn.modules.module":
+        registered.install(module, _wake)
+        return
     if module.__name__.endswith(".join"):
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
         return
     STATE.listeners.append(_at_switch)
-    _joined.append(probe)
-    turns.join(probe, _following, before=_before, after=_after)
+    _joined.append(turns.join(probe, _following, before=_before, after=_after))
 
 
 def remove() -> None:
     """Take the hooks away."""
+    registered.remove()
     _patches.undo()
     while _joined:
-        turns.leave(_joined.pop())
+        turns.leave(_joined.pop().probe)
+
+
+def _wake() -> None:
+    for turn in _joined:
+        turn.wake()
 
 
 def _ignore(*_: Any) -> None:
@@ -121,6 +131,8 @@ def _before(optimizer: Any) -> None:
     known = LEDGER.optimizers.get(id(optimizer))
     if known is None or known() is not optimizer:
         _meet(optimizer)
+    elif REGISTERED.anew:
+        _look_again(optimizer, max(STATE.live[_STEP], 0))
     given = LEDGER.given.get(id(optimizer))
     if given is None:
         return
@@ -139,9 +151,27 @@ def _meet(optimizer: Any) -> None:
         if _open():
             _look(optimizer)
             _take(LEDGER.rows, step)
-    elif LEDGER.writer is not None and step - LEDGER.looked_at >= LOOK_AGAIN << LEDGER.looks:
-        LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
-        _look(optimizer)
+    else:
+        _look_again(optimizer, step)
+    _follow(optimizer)
+
+
+def _look_again(optimizer: Any, step: int) -> None:
+    """Find what there is anew, unless that was done too lately."""
+    if LEDGER.writer is None or step < _again_at():
+        return
+    LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
+    _look(optimizer)
+    for known in [ref() for ref in LEDGER.optimizers.values()]:
+        if known is not None:
+            _follow(known)
+
+
+def _again_at() -> int:
+    return LEDGER.looked_at + (LOOK_AGAIN << LEDGER.looks)
+
+
+def _follow(optimizer: Any) -> None:
     if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth:
         LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
 
@@ -167,10 +197,11 @@ def _following(step: int) -> int:
         return turns.NEVER
     if ledger.pending or step < max(ledger.early_until, ledger.looked_at + 1):
         return step + 1
+    anew = max(_again_at(), step) + 1 if REGISTERED.anew else turns.NEVER
     if ledger.alone:
-        return turns.NEVER
+        return anew
     regular = [gradients.next_turn(step, turn) for rows, turn in _kinds() if rows]
-    return min([sweeps.following(step), *regular])
+    return min([anew, sweeps.following(step), *regular])
 
 
 def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:
@@ -216,6 +247,7 @@ def _remember(optimizer: Any) -> None:
 
 def _look(optimizer: Any) -> None:
     """Find the tensors that are there, and write down those that are new."""
+    REGISTERED.anew = False
     LEDGER.owners.clear()
     LEDGER.gradients.clear()
     survey = inventory.survey(optimizer)

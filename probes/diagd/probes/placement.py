@@ -34,6 +34,7 @@ class Wrapped(NamedTuple):
     parameters: Placement
     buffers: Placement
     ignored: frozenset[int]  # ids
+    unsynced: frozenset[int] = frozenset()  # ids of buffers that are to be the same, and that it does not make so
 
 
 BARE = Wrapped(PLAIN, PLAIN, frozenset())
@@ -95,7 +96,17 @@ def _ddp(module: Any) -> Wrapped:
     whole = _among("ddp", _ranks(module.process_group))
     buffers = Placement("ddp, broadcast", local=True) if module.broadcast_buffers else whole
     names = frozenset(getattr(module, "parameters_to_ignore", ()))
-    return Wrapped(whole, buffers, _ids(module.module, names) if names else frozenset())
+    ignored = _ids(module.module, names) if names else frozenset()
+    return Wrapped(whole, buffers, ignored, _unknown_buffers(module) - ignored)
+
+
+def _unknown_buffers(module: Any) -> frozenset[int]:
+    """Buffers that were made, or replaced, since DDP wrapped the model: it broadcasts those that it knew then."""
+    known = getattr(module, "modules_buffers", None)
+    if not module.broadcast_buffers or known is None:
+        return frozenset()
+    there = {id(buffer) for part in module.module.modules() for buffer in part._buffers.values() if buffer is not None}
+    return frozenset(there - {id(buffer) for buffer in known})
 
 
 def _fsdp(module: Any) -> Wrapped:

@@ -60,7 +60,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("loggers", LOGGERS),
     ProbeSpec("server", ()),
     # Behind those that count the steps: its hooks run after theirs.
-    ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join")),
+    ProbeSpec("ledger", ("torch.optim.optimizer", "torch.distributed.algorithms.join", "torch.nn.modules.module")),
     ProbeSpec("norms", ("torch.optim.optimizer",)),
     ProbeSpec("roundoff", ("torch.optim.optimizer",)),
     ProbeSpec("averages", ("torch.optim.optimizer",)),
