@@ -238,10 +238,13 @@ def test_a_call_that_keeps_the_gil_inside_the_dataset_is_starved() -> None:
 # --- stopped, or held by a person
 
 
-def test_a_stopped_rank_is_critical_within_seconds() -> None:
-    found = two_wait_for_rank_2().outside(2).stopped(2).passes(2).finds()
+def test_a_stopped_rank_is_told_within_seconds_and_critical_once_it_stays_so() -> None:
+    stop = two_wait_for_rank_2(hang_after_s=10).outside(2).stopped(2).passes(2)
+    found = stop.finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_stopped", (2,), (0, 1))
-    assert (found.severity, found.sure) == (Severity.CRITICAL, True)
+    assert (found.severity, found.sure) == (Severity.WARNING, True)
+    assert stop.passes(7).finds().severity is Severity.WARNING
+    assert stop.passes(1).finds().severity is Severity.CRITICAL
 
 
 def test_a_moment_in_state_t_is_no_stop() -> None:

@@ -49,6 +49,14 @@ def test_what_is_no_wait_is_said_at_once_however_mild() -> None:
     assert heard.after(known, 0.0) == ["warning open\nbecause\ndo\n"]
 
 
+def test_a_stopped_rank_that_others_wait_for_is_said_at_once_and_a_suspended_job_is_not() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    known.kind, known.waiting_ranks = "hang.rank_stopped", ()
+    assert heard.after(known, 2.0) == []
+    known.waiting_ranks = (1,)
+    assert heard.after(known, 2.0) == ["warning open\nbecause\ndo\n"]
+
+
 def test_a_wait_that_turns_critical_is_said_at_once() -> None:
     heard, known = Heard(), incident(severity=Severity.WARNING)
     heard.after(known, 2.0)

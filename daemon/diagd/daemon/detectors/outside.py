@@ -106,7 +106,10 @@ def _stopped(scene: Scene, root: Root) -> Finding | None:
     everyone = all(is_stopped(scene.state, r) for r in scene.state.ranks())
     if since < STOPPED_S and not root.failed:
         return None
-    severity = Severity.WARNING if everyone else Severity.CRITICAL  # all at once: a person suspended the job
+    # It may go on as suddenly as it came: said within seconds, and a fault only once it is longer than one is patient
+    # with. All at once: a person suspended the job.
+    lasts = root.failed or not root.life.known or since >= scene.state.hang_after_s
+    severity = Severity.CRITICAL if lasts and not everyone else Severity.WARNING
     seen = Evidence("process state T (stopped)", "kernel", root.rank, scene.step((root.rank,)))
     cause = Cause("stopped", "its process is stopped: by SIGSTOP, job control, a debugger or a freezer", 0.95,
                   Basis.OBSERVATION, (seen,

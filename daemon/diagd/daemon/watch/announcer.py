@@ -11,6 +11,7 @@ Verdict = Callable[[Incident], list[str]]
 # the report alone. Uploads and long checkpoints on one rank are everyday life.
 WARN_AFTER_RATIO = 0.3
 _WAITS = ("hang.", "slow.")
+_FACT = "hang.rank_stopped"  # seen in the kernel, and no long work: said at once, where others wait for it
 
 
 class Announcer:
@@ -50,6 +51,8 @@ class Announcer:
         if not incident.is_open:
             return False
         if incident.severity is Severity.CRITICAL or not incident.kind.startswith(_WAITS):
+            return True
+        if incident.kind == _FACT and incident.waiting_ranks:
             return True
         return now_s - incident.opened_s >= self._warn_after_s
 
