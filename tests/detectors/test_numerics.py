@@ -754,6 +754,22 @@ def test_a_cosine_that_is_stepped_beyond_its_end_goes_up_again(steps: int, lengt
     )
 
 
+@pytest.mark.parametrize(("values", "scheduler", "said"), [
+    ([1e-3 * (s + 1) / 40 for s in range(120)], "LambdaLR", True),
+    ([1e-3 * (s + 1) / 40 for s in range(70)], "LambdaLR", False),  # not known yet
+    ([1e-3 * min(1.0, (s + 1) / 40) for s in range(120)], "LambdaLR", False),
+    ([1e-3 * min(4.0, 1 + 3 * s / 40) for s in range(120)], "LambdaLR", False),  # up to that of several ranks
+    ([1e-3 * min(2.5, (s + 1) / 40) for s in range(240)], "LambdaLR", False),  # above it, and no further
+    ([1e-3 * (s + 1) / 40 for s in range(120)], "OneCycleLR total_steps=200", False),
+])  # fmt: skip
+def test_a_warm_up_that_has_no_end(values: list[float], scheduler: str, said: bool) -> None:
+    made = rate(values, scheduler)
+    signals(made.state, 0, "lr/initial", [len(values) - 1], [1e-3])
+    assert [(f.causes[0].key, f.severity.value, f.step) for f in found(made)] == (
+        [("climbs", "warning", 40)] if said else []
+    )
+
+
 @pytest.mark.parametrize(("others", "groups", "said"), [
     ([[1e-3] * 200], "0 1", True),
     ([[1e-3] * 200, [1e-3] * 200], "0 1 2", True),

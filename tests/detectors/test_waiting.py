@@ -68,6 +68,16 @@ def test_whose_a_missing_key_is_stays_open_where_one_rank_alone_set_such_keys() 
     assert (found.ranks, found.names) == ((0, 2), ("2/1",))
 
 
+def test_of_two_keys_the_one_that_comes_once_the_other_does_is_not_told() -> None:
+    stuck = job(3).wants_key(1, "v116").wants_key(2, "v101").waits(0, "RECV", peer=2)
+    for number in range(112, 116):
+        stuck.issued(0, "STORE_SET", 0, group="", detail=f"v{number}")
+    found = stuck.passes(2).find()
+    assert [(f.kind, f.ranks, f.names) for f in found] == [("hang.store_wait", (2,), ("v101",))]
+    both = job(3).wants_key(1, "v116").wants_key(2, "w7").waits(0, "RECV", peer=2)  # a series of nobody's
+    assert len(both.passes(2).find()) == 2
+
+
 def test_a_key_that_was_not_there_and_was_given_up_is_no_wait() -> None:
     """`store.wait` with a short timeout, caught: a common way to ask whether a key is there."""
     asks = job(2).wants_key(0, "stop").passes(0.5).wait_raises(0, "wait timeout after 100ms", ends=False)

@@ -21,6 +21,7 @@ from diagd.daemon.detectors import (
     parted,
     precision,
     scaling,
+    schedules,
     sharing,
     silent,
     slow,
@@ -144,7 +145,7 @@ def _roots(scene: Scene) -> Iterator[Finding]:
             found = _single(scene, component[0], keys)
         if found is not None:
             yield found
-    for ranks in store_keys.grouped(scene, keys):
+    for ranks in store_keys.not_to_come(scene, store_keys.grouped(scene, keys)):
         if (found := storing.store_wait(scene, ranks)) is not None:
             yield found
     yield from _creations(scene)
@@ -204,6 +205,7 @@ OF_TRAINING: tuple[Detector, ...] = (
     half_moments.half_moments,
     dtypes.dtype_mismatch,
     divergence.divergence,
+    schedules.stepped_by_some,
     data.same_data,
     data.same_workers,
     data.same_order,

@@ -59,6 +59,40 @@ def owner(scene: Scene, key: str, ranks: Sequence[int]) -> int | None:
     return named.pop() if len(named) == 1 and named <= set(scene.state.ranks()) else None
 
 
+def not_to_come(scene: Scene, groups: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+    """Of ranks that wait for keys those that wait for nobody who waits: the others' keys come once these go on.
+
+    The next number of a series that one rank alone has set is that rank's to set; one that the series has passed by is
+    nobody's. All of them, where none is left.
+    """
+    stuck = [ranks for ranks in groups if not _comes(scene, ranks, {rank for other in groups for rank in other})]
+    return stuck or groups
+
+
+def _comes(scene: Scene, ranks: tuple[int, ...], all_: set[int]) -> bool:
+    wait = scene.graph.wait(ranks[0])
+    setters = {_next_of(scene, key) for key in unset(scene, wait.op)} if wait is not None else {None}
+    return all(setter is not None and setter not in ranks and _waits_for(scene, setter, all_) for setter in setters)
+
+
+def _next_of(scene: Scene, key: str) -> int | None:
+    """The rank that has set all keys like it, each with a smaller number at its end."""
+    stem, number = _parted(key)
+    series = [(rank, _parted(op.detail)[1]) for rank, op in sets(scene) if _parted(op.detail)[0] == stem]
+    ranks = {rank for rank, _ in series}
+    return ranks.pop() if number >= 0 and len(ranks) == 1 and all(0 <= set_ < number for _, set_ in series) else None
+
+
+def _parted(key: str) -> tuple[str, int]:
+    stem = key.rstrip("0123456789")
+    return stem, int(key[len(stem) :] or -1)
+
+
+def _waits_for(scene: Scene, rank: int, others: set[int]) -> bool:
+    """Whether the rank waits, in the end, for one of these."""
+    return any(rank in scene.graph.waiting_for((other,)) for other in others)
+
+
 def sets(scene: Scene) -> list[tuple[int, Operation]]:
     """What each rank was seen to set, with the rank."""
     details = scene.state.details.items()

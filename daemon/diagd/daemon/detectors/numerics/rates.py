@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.climbing import climbing
 from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
 from diagd.daemon.detectors.numerics.odd_rate import Odd, now_of, rates_of
 from diagd.daemon.detectors.scene import Scene
@@ -209,5 +210,5 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 
 _RULES: tuple[Callable[[JobState, int, Curve], Odd | None], ...] = (
-    never, negative, gone, low, swinging, beyond, first_alone, orphaned, huge, unstepped,
+    never, negative, gone, low, swinging, beyond, climbing, first_alone, orphaned, huge, unstepped,
 )  # fmt: skip
