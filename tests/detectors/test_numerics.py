@@ -481,8 +481,10 @@ def test_experts_without_tokens_and_adapters_that_begin_at_zero_do_not_vanish(na
 # --- imbalance
 
 
-def heads(first: float, second: float, names: tuple[str, str] = ("depth_head", "seg_head")) -> Job:
-    made = run(grad_norm=[1.0] * 60)
+def heads(
+    first: float, second: float, names: tuple[str, str] = ("depth_head", "seg_head"), *, clipped: bool = False
+) -> Job:
+    made = run(grad_norm=[1.0] * 60 if clipped else noisy([1.0] * 60))
     norms(made, "Net.trunk.0.weight", noisy([1.0] * 14))
     for name, level in zip(names, (first, second), strict=True):
         norms(made, f"Net.{name}.weight", noisy([level] * 14))
@@ -513,6 +515,12 @@ def test_heads_in_a_container_and_heads_of_several_layers_are_found_too() -> Non
 def test_heads_that_are_near_each_other_and_those_of_actors_and_critics_are_not() -> None:
     assert found(heads(10.0, 0.5)) == []
     assert found(heads(60.0, 0.2, ("value", "policy"))) == []
+
+
+@pytest.mark.parametrize(("clipped", "small", "said"), [(True, 0.02, True), (False, 0.02, False), (True, 0.2, False)])
+def test_an_actor_that_one_clip_leaves_with_next_to_nothing(clipped: bool, small: float, said: bool) -> None:
+    made = heads(60.0, small, ("value", "policy"), clipped=clipped)
+    assert [f.names for f in found(made)] == ([("Net.policy.weight", "Net.value.weight")] if said else [])
 
 
 def test_a_recurrent_cell_before_its_output_is_no_head() -> None:

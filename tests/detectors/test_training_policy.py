@@ -174,6 +174,30 @@ def test_entropy_that_rises_while_the_reward_does_is_worth_knowing() -> None:
     assert Learning(run).kinds() == [("entropy_explosion", "info")]
 
 
+@pytest.mark.parametrize(("last", "lost", "said"), [
+    (9.0, True, [("entropy_explosion", "warning")]),
+    (9.0, False, [("entropy_explosion", "info")]),
+    (1.2, True, []),  # wider than at its narrowest, and not than at first
+])  # fmt: skip
+def test_a_densitys_entropy_that_grows_beyond_where_it_began(
+    last: float, lost: bool, said: list[tuple[str, str]]
+) -> None:
+    entropy = steps(np.linspace(2.0, -0.5, 60), np.linspace(-0.5, last, 40), np.full(20, last))
+    reward = steps(np.linspace(0.1, 0.8, 60), np.full(60, 0.0 if lost else 0.8))
+    assert Learning(logged(entropy=entropy, reward=reward)).kinds() == said
+
+
+@pytest.mark.parametrize("samples", [1, 4, 14])
+def test_a_kl_of_few_samples_beside_a_reconstruction_is_no_error(samples: int) -> None:
+    run = logged(kl=np.full(samples, 1e-3), rec=np.full(samples, 10.0))
+    assert Learning(run).kinds() == []
+
+
+def test_a_kl_that_is_next_to_nothing_beside_what_is_decoded() -> None:
+    run = logged(kl=steps(np.linspace(0.14, 0.01, 20), np.full(70, 2e-4)), rec=np.full(90, 10.0))
+    assert Learning(run).kinds() == [("kl_zero", "warning")]
+
+
 def test_a_kl_that_was_printed_as_0_is_not_known_to_be() -> None:
     run = Learning(logged(kl=np.zeros(40), reward=around(0.3, 0.1, 40)))
     run.job.state.signals.put_fact(0, "logged/kl", 1, "decimals 3")

@@ -88,7 +88,7 @@ SPELLINGS: dict[str, str] = {
         "loss codebook|latent loss|q loss"
     ),
     "reconstruction_loss": (
-        "recon|reconstruction|recon loss|rec loss|reconstruction loss|loss recon|loss rec|recon error|"
+        "recon|rec|reconstruction|recon loss|rec loss|reconstruction loss|loss recon|loss rec|recon error|"
         "recon mse|recons|recons loss|loss reconstruction"
     ),
     "policy_loss": (

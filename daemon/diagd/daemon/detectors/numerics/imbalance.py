@@ -13,6 +13,8 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 APART = 100.0  # a common alarm for modules of one model; between any two of them it fires on healthy transformers
 APART_BY_DESIGN = 1e4  # of a policy and a value: returns are as large as they are
+APART_CLIPPED = 1e3  # of these, where one clip at each step cuts both down: the smaller is left with next to nothing
+AT_CLIP = 1e-3  # relative
 LEAST_SAMPLES, LEAST_STEP = 8, 16
 MOST = 0.8  # of the samples
 _ACTOR_CRITIC = (
@@ -27,7 +29,7 @@ def imbalances(scene: Scene) -> Iterator[Finding]:
     ranks = scene.state.signals.ranks("grad_norm")
     for rank in ranks[:SOME]:
         for model, heads in heads_of(weights(scene.state, rank)).items():
-            pair = apart(heads)
+            pair = apart(heads, APART_CLIPPED if _is_clipped(scene, rank) else APART_BY_DESIGN)
             if pair is not None:
                 found.setdefault(model, {})[rank] = pair
     for model, pairs in found.items():
@@ -67,8 +69,21 @@ def _last_alike(parts: list[list[Weight]]) -> list[list[Weight]]:
     return heads if 2 <= len(heads) < len(parts) else []
 
 
-def apart(heads: list[list[Weight]]) -> tuple[Weight, Weight, float] | None:
-    """The largest and the smallest head's last matrix and how far they are apart; None where that is in order."""
+def _is_clipped(scene: Scene, rank: int) -> bool:
+    """Whether what the optimizer is given has the same norm at nearly each step."""
+    told = scene.state.signals.series(rank, "grad_norm")
+    if told is None or len(told) < LEAST_SAMPLES:
+        return False
+    highest = float(told.values.max())
+    return highest > 0 and float((told.values >= (1 - AT_CLIP) * highest).mean()) >= MOST
+
+
+def apart(heads: list[list[Weight]], by_design: float = APART_BY_DESIGN) -> tuple[Weight, Weight, float] | None:
+    """The largest and the smallest head's last matrix and how far they are apart; None where that is in order.
+
+    Args:
+        by_design: How far a policy and a value may be.
+    """
     last = [head[-1] for head in heads if len(head[-1].gradient.values) >= LEAST_SAMPLES]
     if len(last) < 2 or last[0].gradient.last_step < LEAST_STEP:
         return None
@@ -79,7 +94,7 @@ def apart(heads: list[list[Weight]]) -> tuple[Weight, Weight, float] | None:
     common = np.intersect1d(large.gradient.steps, small.gradient.steps)
     above = large.gradient.values[np.isin(large.gradient.steps, common)]
     below = small.gradient.values[np.isin(small.gradient.steps, common)]
-    limit = APART_BY_DESIGN if _by_design(large, small) else APART
+    limit = by_design if _by_design(large, small) else APART
     if len(common) < LEAST_SAMPLES or len(above) != len(below) or (above > limit * below).mean() < MOST:
         return None
     return large, small, float(np.median(above / np.maximum(below, 1e-300)))

@@ -24,6 +24,7 @@ LITTLE = 0.1  # of it, for a policy of several actions that gains nothing by bei
 CHOICES = 1.0  # nats of entropy: some three actions
 SURE = 4.0  # standard errors
 LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
+WIDER = 2.0  # nats above the lowest, of a density: it covers seven times as much
 RISEN = 3.0  # times the lowest, for a run that began with a trained model
 ONE = 0.1  # of the variety that there was
 # Where entropy and variety fall together, the two speak for each other: less of each is enough, and for a shorter time.
@@ -102,7 +103,7 @@ def _collapsed(metric: Metric, *, together: bool) -> str:
 def _entropy(run: Run, metric: Metric) -> Finding | None:
     values = metric.curve.values
     if values.min() < 0:
-        return None  # of a density: it has no zero
+        return _of_density(run, metric)
     smooth = rolling_median(values, WIDTH)
     first, highest = float(np.median(values[:WIDTH])), float(smooth.max())
     if highest > 0 and (values[-LASTS:] <= max(GONE * highest, metric.off_by)).all():
@@ -114,6 +115,17 @@ def _entropy(run: Run, metric: Metric) -> Finding | None:
     back = float(smooth[lowest]) < LEARNED * first and now > LOST * first
     above = now > RISEN * max(float(smooth[lowest]), 1e-3) and now > 1.5 * first
     return _explosion(run, metric, float(smooth[lowest]), now, back) if back or above else None
+
+
+def _of_density(run: Run, metric: Metric) -> Finding | None:
+    """It has no zero, and so no parts of a highest value: only what it has gained, in nats."""
+    smooth = rolling_median(metric.curve.values, WIDTH)
+    lowest = int(smooth.argmin())
+    if len(smooth) - lowest <= LASTS:
+        return None
+    first = float(np.median(metric.curve.values[:WIDTH]))
+    least, now = float(smooth[lowest]), float(smooth[-LASTS:].min())
+    return _explosion(run, metric, least, now, now > first) if now > max(first, least + WIDER) else None
 
 
 def _collapse(run: Run, metric: Metric, highest: float) -> Finding:

@@ -36,8 +36,9 @@ def _never_more(metric: Metric, whole: Metric) -> tuple[int, str] | None:
 
 def _gone(run: Run, metric: Metric) -> tuple[int, str] | None:
     """The same, of one that was large, and left a loss behind that has risen since."""
-    smooth = rolling_median(metric.curve.values, WIDTH)
-    best = float(smooth.max())
+    if len(metric.curve.values) < SOON:
+        return None
+    best = float(rolling_median(metric.curve.values, WIDTH).max())
     count = lasting(np.abs(metric.curve.values) <= min(NATS, LEFT * best))
     if best < ALIVE or count < SOON or run.reinforced:  # of a policy it is small by design
         return None
