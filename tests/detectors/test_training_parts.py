@@ -229,6 +229,16 @@ def test_validation_that_falls_settles_or_is_noisy_is_healthy(values: list[float
     assert evaluated(values).kinds() == []
 
 
+@pytest.mark.parametrize(("last", "evaluations", "said"), [(1.0, 16, True), (1.0, 9, False), (0.5, 16, False)])
+def test_validation_that_hardly_learns_while_training_learns_all(last: float, evaluations: int, said: bool) -> None:
+    run = Learning({"loss": np.concatenate([falling(80, 2.0, 0.01), falling(20 * evaluations - 80, 0.01, 0.005)])})
+    values = np.concatenate([np.linspace(1.9, last, 5), np.full(evaluations - 5, last)])
+    run.job.state.signals.put(0, "logged/val_loss", [20 * (n + 1) for n in range(evaluations)], values)
+    found = run.find()
+    assert [(f.kind, f.severity) for f in found] == ([("training.generalization_gap", "warning")] if said else [])
+    assert all(f.causes[0].key == "apart" for f in found)
+
+
 def test_a_share_at_its_limit_that_was_small_at_first_need_not_be_nearly_all() -> None:
     risen = np.concatenate([np.full(20, 0.1), np.linspace(0.1, 0.88, 10), np.full(35, 0.86)])
     assert Learning(logged(action_at_limit=risen)).kinds() == [("clamp_boundary", "warning")]

@@ -15,6 +15,8 @@ SINCE = 3  # came after the best
 WORSE = 0.1  # of the best: by so much the validation loss has risen
 BAD = 0.25
 DEVIATIONS = 3.0  # of the evaluations' own noise
+WIDE, KEPT, LEARNED = 20.0, 0.4, 0.05  # times the training loss; of the first validation and training losses
+WIDE_LASTS = 10  # evaluations
 BETTER = 0.05  # of the training loss: by so much it has fallen meanwhile
 
 
@@ -27,6 +29,8 @@ def generalization_gap(scene: Scene) -> Iterator[Finding]:
         for metric in run.metrics(held_out):
             curve = _train(run, metric, train)
             found = _parted(run, metric, curve, sign) if curve is not None else None
+            if curve is not None and sign > 0 and (found is None or found.severity is Severity.INFO):
+                found = _wide(run, metric, curve) or found
             if found is not None:
                 yield found
                 return
@@ -66,6 +70,31 @@ def _parted(run: Run, metric: Metric, train: Curve, sign: float) -> Finding | No
                 seen(f"{len(after)} evaluations since the best, the last {SINCE} worse", metric.rank))  # fmt: skip
     severity = Severity.WARNING if lost >= BAD * abs(best) else Severity.INFO
     return finding("training.generalization_gap", severity, run.ranks, text, why, names=(metric.name, "loss"),
+                   step=metric.curve.last_step)  # fmt: skip
+
+
+def _wide(run: Run, metric: Metric, train: Curve) -> Finding | None:
+    """Nothing need get worse: training has learned nearly all of its data, and of other data hardly anything."""
+    values, steps = metric.curve.values[-WIDE_LASTS:], metric.curve.steps[-WIDE_LASTS:]
+    levels = [_level(train, int(step)) for step in steps]
+    if len(values) < WIDE_LASTS or len(metric.curve.values) <= WIDE_LASTS or None in levels:
+        return None
+    learned = np.array(levels, np.float64)
+    first, now = float(np.median(train.values[:SINCE])), float(np.median(learned))
+    if not 0 < now <= LEARNED * first or (values < WIDE * learned).any():
+        return None
+    if values.min() < KEPT * metric.curve.values[0]:
+        return None
+    held_out = float(np.median(values))
+    text = (
+        f"{metric.name} is {figure(held_out)} where the training loss is {figure(now)}, {held_out / now:.0f} times"
+        " less: what the model has learned holds for its training data alone"
+    )
+    why = cause("apart", "validation is given other inputs than training (another scale, normalisation or mode), or the"
+                " training data is learned by heart", 0.65,
+                seen(f"training loss {figure(first)} at first, {figure(now)} now; {metric.name}"
+                     f" {figure(float(metric.curve.values[0]))} at first", metric.rank))  # fmt: skip
+    return finding("training.generalization_gap", Severity.WARNING, run.ranks, text, why, names=(metric.name, "loss"),
                    step=metric.curve.last_step)  # fmt: skip
 
 
