@@ -205,6 +205,19 @@ def test_communication_that_takes_longer_while_all_arrive_together_is_slow_itsel
     assert (found.kind, found.ranks) == ("slow.collective", (0, 1, 2, 3))
 
 
+@pytest.mark.parametrize(("phase", "more", "said"), [("collective", 0.013, True), ("forward", 0.04, False)])
+def test_all_are_inside_operations_though_the_root_comes_out_of_them_last(phase: str, more: float, said: bool) -> None:
+    """It sends to each of the others, and so is late for what follows without any work of its own."""
+    inside = all_with_more("collective", 0.055)
+
+    def root_is_last(rank: int, step: int) -> dict[str, float]:
+        work = inside(rank, step)
+        return {**work, phase: work.get(phase, 0.0) + more} if rank == 0 else work
+
+    found = Training(3).goes(8).goes(8, root_is_last).find()
+    assert ("slow.collective" in [f.kind for f in found]) is said
+
+
 def test_a_long_pause_of_one_rank_in_its_own_work_is_no_slow_communication() -> None:
     """As an evaluation on rank 0, for which the others wait at a barrier: most ranks spend the time in operations."""
 

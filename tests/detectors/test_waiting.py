@@ -74,6 +74,9 @@ def test_of_two_keys_the_one_that_comes_once_the_other_does_is_not_told() -> Non
         stuck.issued(0, "STORE_SET", 0, group="", detail=f"v{number}")
     found = stuck.passes(2).find()
     assert [(f.kind, f.ranks, f.names) for f in found] == [("hang.store_wait", (2,), ("v101",))]
+    stale = job(3).wants_key(1, "v116").wants_key(2, "v101").waits(0, "RECV", peer=2)
+    stale.issued(0, "STORE_SET", 0, group="", detail="v17")  # all that is known so far
+    assert [(f.ranks, f.names) for f in stale.passes(2).find()] == [((2,), ("v101",))]
     both = job(3).wants_key(1, "v116").wants_key(2, "w7").waits(0, "RECV", peer=2)  # a series of nobody's
     assert len(both.passes(2).find()) == 2
 

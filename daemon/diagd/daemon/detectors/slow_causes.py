@@ -14,6 +14,7 @@ PART = 0.5  # what makes up so much of the excess explains it
 # its own delay is the least of what other threads of its process have.
 CONTENDED_PART = 0.2
 OWN_PART = 0.25  # of the excess in the ranks' own phases: the whole machine is slower, not what lies between ranks
+INSIDE_PART = 0.6  # of the excess of each rank, in operations: nobody works so much longer that the others wait for it
 QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
 
 
@@ -62,7 +63,10 @@ def of_all(
     # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
     on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
     in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
-    together = bool(found) and all(late.share(r) < QUIET_SHARE for late in found for r in late.cost_s)
+    share = max((late.share(r) for late in found for r in late.cost_s), default=1.0)
+    # A root that sends to each of the others comes out of it last, and so to what follows, with no work of its own.
+    inside = min(e.part("collective") for e in excess.values()) >= INSIDE_PART and (share < PART or not found)
+    together = share < QUIET_SHARE or inside
     if partners.send_lately(scene.state):
         return None  # time in operations is also time in which a stage waits for another's work
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())

@@ -63,10 +63,27 @@ def not_to_come(scene: Scene, groups: Sequence[tuple[int, ...]]) -> Sequence[tup
     """Of ranks that wait for keys those that wait for nobody who waits: the others' keys come once these go on.
 
     The next number of a series that one rank alone has set is that rank's to set; one that the series has passed by is
-    nobody's. All of them, where none is left.
+    nobody's. Not all that was set need be known yet: of one series the lowest that is waited for is the one to come
+    first. All of them, where none is left.
     """
     stuck = [ranks for ranks in groups if not _comes(scene, ranks, {rank for other in groups for rank in other})]
-    return stuck or groups
+    return _lowest(scene, stuck or groups)
+
+
+def _lowest(scene: Scene, groups: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+    """Without those that wait for a later number of a series for which others wait too."""
+    series: dict[tuple[str, int], list[tuple[int, tuple[int, ...]]]] = {}
+    kept = []
+    for ranks in groups:
+        wait = scene.graph.wait(ranks[0])
+        (key, *more) = unset(scene, wait.op) if wait is not None else ("",)
+        setter = _next_of(scene, key) if not more else None
+        if setter is None:
+            kept.append(ranks)
+        else:
+            stem, number = _parted(key)
+            series.setdefault((stem, setter), []).append((number, ranks))
+    return [*kept, *(min(waiting)[1] for waiting in series.values())]
 
 
 def _comes(scene: Scene, ranks: tuple[int, ...], all_: set[int]) -> bool:
