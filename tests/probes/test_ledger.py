@@ -222,7 +222,7 @@ def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest
 def modules() -> Iterator[list[int]]:
     """Registrations are watched; each first one of something new."""
     woken: list[int] = []
-    registered.install(torch.nn.modules.module, lambda: woken.append(1))
+    registered.install(Probe("ledger", 0, True), torch.nn.modules.module, lambda: woken.append(1))
     yield woken
     registered.remove()
 

@@ -61,3 +61,14 @@ def hook_eager(torch: Any, probe: Probe, function: Callable[[Any], None]) -> Cal
 
     hook.__code__ = hook.__code__.replace(co_filename=EAGER)
     return hook
+
+
+def registration_eager(torch: Any, probe: Probe, function: Callable[[Any, str, Any], None]) -> Callable[..., None]:
+    """The same of a hook for what modules are given; what compiled code gives them is not seen."""
+
+    def hook(module: Any, name: str, value: Any) -> None:
+        if not torch.compiler.is_compiling() and probe.on:
+            probe.run(function, module, name, value)
+
+    hook.__code__ = hook.__code__.replace(co_filename=EAGER)
+    return hook

@@ -86,7 +86,7 @@ LEDGER = _Ledger()
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer, modules, or what lets ranks have uneven inputs, is there."""
     if module.__name__ == "torch.nn.modules.module":
-        registered.install(module, _wake)
+        registered.install(probe, module, _wake)
         return
     if module.__name__.endswith(".join"):
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))

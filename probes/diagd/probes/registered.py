@@ -3,8 +3,12 @@
 A layer that is added in the midst of a run, a mask, an adapter: none of them need bring a new optimizer with it.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
+
+from diagd.probes.compiling import registration_eager
+from diagd.probes.guard import Probe
 
 _hooks: list[Any] = []
 
@@ -30,7 +34,7 @@ def _nobody() -> None:
 REGISTERED = _Registered()
 
 
-def install(module: Any, wake: Callable[[], None]) -> None:
+def install(probe: Probe, module: Any, wake: Callable[[], None]) -> None:
     """torch.nn.modules.module is there.
 
     Args:
@@ -40,7 +44,7 @@ def install(module: Any, wake: Callable[[], None]) -> None:
     for kind, table in (("parameter", "_parameters"), ("buffer", "_buffers"), ("module", "_modules")):
         register = getattr(module, f"register_module_{kind}_registration_hook", None)
         if register is not None:
-            _hooks.append(register(_noting(table)))
+            _hooks.append(register(registration_eager(sys.modules["torch"], probe, _noting(table))))
 
 
 def remove() -> None:

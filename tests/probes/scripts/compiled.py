@@ -42,12 +42,25 @@ def whole(inputs):
     return loss.detach()
 
 
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, inputs):
+        self.mean = 0.9 * self.mean + inputs.mean(0)
+        self.register_buffer("last", inputs)
+        return inputs - self.mean
+
+
+centred = torch.compile(Centred(), fullgraph=True, backend="eager")
 for size in range(1, 12):
+    centred(torch.ones(3, 4))
     loss = compiled(torch.ones(size, 4)).sum()
     loss.backward()
     step()
     optimizer.zero_grad()
     whole(torch.ones(size, 4))
-print(loss.item().hex(), evaluate(torch.ones(1, 4)).item().hex(), communicate(torch.ones(2)).tolist())
+print(loss.item().hex(), evaluate(torch.ones(1, 4)).item().hex(), communicate(torch.ones(2)).tolist(), centred.mean.tolist())
 counters = torch._dynamo.utils.counters
 print(sorted(counters["graph_break"].values()), dict(counters["stats"]))
