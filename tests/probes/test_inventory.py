@@ -144,6 +144,19 @@ def test_of_a_dtensor_those_agree_that_differ_in_replicated_dimensions_alone() -
     assert seen["Tower.body.weight"].placement.peers == (1, 3)
     assert seen["Tower.body.weight"].tensor().shape == (4, 8)
     assert seen["Tower.norm.weight"].placement.text == "plain"
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+    beside = Tower()
+    fully_shard(beside.norm, mesh=mesh["shards"])  # within each replica alone
+    fully_shard(beside.body, mesh=mesh)
+    del tower, seen
+    seen = found("Tower")
+    assert seen["Tower.norm.weight"].placement.peers == (1, 3)
+    assert not flags(seen["Tower.norm.weight"]) & Flag.LOCAL
+    mostly = Tower()
+    del beside, seen
+    fully_shard(mostly.body, mesh=mesh["replicas"])  # across: another way to lay it out
+    fully_shard(mostly.norm, mesh=mesh)
+    assert flags(found("Tower")["Tower.body.weight"]) & Flag.LOCAL
     other = Spire()
     fully_shard(other, mesh=init_device_mesh("cpu", (4,)))
     assert flags(found("Spire")["Spire.top.weight"]) & Flag.LOCAL

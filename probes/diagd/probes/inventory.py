@@ -15,6 +15,7 @@ from diagd.probes import watching
 from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.placement import BARE, PLAIN, Placement, Wrapped, of_dtensor, wrapped_by
 from diagd.probes.places import Place, places
+from diagd.probes.replicated import over_replicas
 
 # Names by which wrappers hold what they wrap: no part of the script's own names.
 _INNER = frozenset({"module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
@@ -108,7 +109,7 @@ def survey(stepping: Any = None) -> Survey:
     owned = {number for optimizer in optimizers for number in _owned(optimizer)}
     inner = {id(child) for module in modules for child in _children(module).values()}
     seen: set[int] = set()
-    models = [list(_walk(module, "", BARE, seen)) for module in modules if id(module) not in inner]
+    models = [_placed_alike(list(_walk(module, "", BARE, seen))) for module in modules if id(module) not in inner]
     titles = [title(module) for module in modules if id(module) not in inner]
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
@@ -193,6 +194,11 @@ def _walk(module: Any, path: str, above: Wrapped, seen: set[int]) -> Iterator[_P
     wrapper = type(module).__name__ in _WRAPPERS
     for name, child in _children(module).items():
         yield from _walk(child, path if wrapper and name in _INNER else f"{path}{name}.", here, seen)
+
+
+def _placed_alike(found: list[_Place]) -> list[_Place]:
+    placements = over_replicas([(place.tensor, place.placement) for place in found])
+    return [place._replace(placement=placement) for place, placement in zip(found, placements, strict=True)]
 
 
 def _placed(tensor: Any, here: Wrapped, said: Placement) -> Placement:

@@ -61,6 +61,11 @@ for size in range(1, 12):
     step()
     optimizer.zero_grad()
     whole(torch.ones(size, 4))
-print(loss.item().hex(), evaluate(torch.ones(1, 4)).item().hex(), communicate(torch.ones(2)).tolist(), centred.mean.tolist())
+print(
+    loss.item().hex(),
+    evaluate(torch.ones(1, 4)).item().hex(),
+    communicate(torch.ones(2)).tolist(),
+    centred.mean.tolist(),
+)
 counters = torch._dynamo.utils.counters
 print(sorted(counters["graph_break"].values()), dict(counters["stats"]))

@@ -159,7 +159,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
         ranks=culprits,
         summary=words.shortened(_summary(culprits, found, how)),
         causes=(cause,),
-        names=tuple(one.entry.name for one in found[:MAX_NAMES]),
+        names=tuple(_names(found)[:MAX_NAMES]),
         step=first.since,
         sure=True,  # each was compared at two steps at least
         goes_on=True,
@@ -179,10 +179,15 @@ def _is_by_hand(state: JobState) -> bool:
 _KEPT = {"divergence.optimizer": "the optimizer state ", "divergence.gradient": "the gradients of "}
 
 
+def _names(found: list[Parted]) -> list[str]:
+    """Each once: of shards it is several that have one name."""
+    return list(dict.fromkeys(one.entry.name for one in found))
+
+
 def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
-    names = ", ".join(one.entry.name for one in found[:SHOWN])
-    names = _KEPT.get(found[0].kind, "") + names
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    told = _names(found)
+    names = _KEPT.get(found[0].kind, "") + ", ".join(told[:SHOWN])
+    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     first = found[0]
     when = f"since step {first.since}" if first.since else "from before the first step"
     equal = first.entry.agreement.last_equal
