@@ -768,6 +768,8 @@ def test_a_cosine_that_is_stepped_beyond_its_end_goes_up_again(steps: int, lengt
     ([1e-3 * min(1.0, (s + 1) / 40) for s in range(120)], "LambdaLR", False),
     ([1e-3 * min(4.0, 1 + 3 * s / 40) for s in range(120)], "LambdaLR", False),  # up to that of several ranks
     ([1e-3 * min(2.5, (s + 1) / 40) for s in range(240)], "LambdaLR", False),  # above it, and no further
+    ([1e-3 * (0.8 + s / 40) for s in range(120)], "LambdaLR", False),  # no warm-up
+    ([1e-3 * (s + 1 - 9 * (s == 100)) / 40 for s in range(120)], "LambdaLR", False),  # by turns
     ([1e-3 * (s + 1) / 40 for s in range(120)], "OneCycleLR total_steps=200", False),
 ])  # fmt: skip
 def test_a_warm_up_that_has_no_end(values: list[float], scheduler: str, said: bool) -> None:

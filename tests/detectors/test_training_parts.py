@@ -229,9 +229,14 @@ def test_validation_that_falls_settles_or_is_noisy_is_healthy(values: list[float
     assert evaluated(values).kinds() == []
 
 
-@pytest.mark.parametrize(("last", "evaluations", "said"), [(1.0, 16, True), (1.0, 9, False), (0.5, 16, False)])
-def test_validation_that_hardly_learns_while_training_learns_all(last: float, evaluations: int, said: bool) -> None:
-    run = Learning({"loss": np.concatenate([falling(80, 2.0, 0.01), falling(20 * evaluations - 80, 0.01, 0.005)])})
+@pytest.mark.parametrize(("last", "floor", "evaluations", "said"), [
+    (1.0, 0.01, 16, True), (1.0, 0.01, 9, False), (0.5, 0.01, 16, False), (1.0, 0.08, 16, False),
+])  # fmt: skip
+def test_validation_that_hardly_learns_while_training_learns_all(
+    last: float, floor: float, evaluations: int, said: bool
+) -> None:
+    falls = falling(80, 2.0, floor), falling(20 * evaluations - 80, floor, 0.9 * floor)
+    run = Learning({"loss": np.concatenate(falls)})
     values = np.concatenate([np.linspace(1.9, last, 5), np.full(evaluations - 5, last)])
     run.job.state.signals.put(0, "logged/val_loss", [20 * (n + 1) for n in range(evaluations)], values)
     found = run.find()

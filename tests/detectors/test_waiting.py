@@ -79,6 +79,9 @@ def test_of_two_keys_the_one_that_comes_once_the_other_does_is_not_told() -> Non
     assert [(f.ranks, f.names) for f in stale.passes(2).find()] == [((2,), ("v101",))]
     both = job(3).wants_key(1, "v116").wants_key(2, "w7").waits(0, "RECV", peer=2)  # a series of nobody's
     assert len(both.passes(2).find()) == 2
+    busy = job(3).wants_key(1, "v116").wants_key(2, "w7").outside(0)  # who sets them goes on
+    busy.issued(0, "STORE_SET", 0, group="", detail="v115")
+    assert {f.names for f in busy.passes(40).find() if f.kind == "hang.store_wait"} == {("v116",), ("w7",)}
 
 
 def test_a_key_that_was_not_there_and_was_given_up_is_no_wait() -> None:

@@ -157,6 +157,13 @@ def test_of_a_dtensor_those_agree_that_differ_in_replicated_dimensions_alone() -
     fully_shard(mostly.body, mesh=mesh["replicas"])  # across: another way to lay it out
     fully_shard(mostly.norm, mesh=mesh)
     assert flags(found("Tower")["Tower.body.weight"]) & Flag.LOCAL
+    del mostly
+    parts = Tower()
+    parts.roof = nn.Linear(8, 8)
+    fully_shard(parts.body, mesh=mesh["shards"])
+    fully_shard(parts.roof, mesh=mesh["shards"])
+    fully_shard(parts.norm, mesh=mesh)  # it is this one that is laid out by itself
+    assert flags(found("Tower")["Tower.body.weight"]) & Flag.LOCAL
     other = Spire()
     fully_shard(other, mesh=init_device_mesh("cpu", (4,)))
     assert flags(found("Spire")["Spire.top.weight"]) & Flag.LOCAL

@@ -266,6 +266,8 @@ def test_a_part_that_is_added_in_the_midst_of_a_run_is_followed() -> None:
     assert (ledger.LEDGER.looks, ledger.LEDGER.looked_at) == (1, 39)
     model.wall.register_buffer("later", torch.ones(4))  # too early to look again, which is then waited for
     assert ledger._following(59) <= 39 + 64 + 1
+    ledger.LEDGER.alone = True  # where it waits for nothing else
+    assert ledger._following(59) == 39 + 64 + 1
 
 
 @pytest.mark.usefixtures("world")

@@ -21,6 +21,7 @@ from diagd.probes.named import NAMED
 from diagd.probes.own_files import OWN
 from diagd.probes.resuming import RESUMING
 from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
 
 LONG_AGO = 1.0  # as a file's time
 
@@ -343,3 +344,13 @@ def test_one_that_writes_at_each_step_is_looked_at_now_and_then(
         KNOWN.take(f"step_{step}_2.pt", step)
     assert len(looks) < 25
     assert len(KNOWN.written) <= 64
+
+
+def test_what_a_thread_of_the_scripts_writes_is_not_what_is_trained_now(
+    facts: dict[str, str], recording: BoxWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    KNOWN.take("a.pt", 5)
+    assert "a.pt" in KNOWN.written
+    monkeypatch.setattr(STATE, "trainer", -1)
+    KNOWN.take("a.pt", 6)
+    assert "a.pt" not in KNOWN.written

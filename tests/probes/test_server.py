@@ -1,9 +1,13 @@
 """torch's own worker server in the rank: what it does to the process stays with it."""
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 from tests.probes.jobs import run
+
+from diagd.probes import server
 
 SCRIPT = """
 import os, signal, subprocess, sys
@@ -30,3 +34,13 @@ def test_a_broken_pipe_is_to_the_script_what_it_was(tmp_path: Path, action: str,
     process = run(SCRIPT, action, str(tmp_path), folder=tmp_path)
     assert process.stdout.split() == ["1", str(ignored), "False", "True"], process.stderr
     assert process.returncode == code
+
+
+def test_threads_that_are_begun_with_the_server_block_the_signal_and_the_caller_does_not() -> None:
+    masks: list[set[int]] = []
+    reader = threading.Thread(target=lambda: masks.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))))
+    with server._own_pipes():
+        reader.start()
+        reader.join()
+    assert signal.SIGPIPE in masks[0]
+    assert signal.SIGPIPE not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

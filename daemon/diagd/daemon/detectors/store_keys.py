@@ -89,7 +89,7 @@ def _lowest(scene: Scene, groups: Sequence[tuple[int, ...]]) -> Sequence[tuple[i
 def _comes(scene: Scene, ranks: tuple[int, ...], all_: set[int]) -> bool:
     wait = scene.graph.wait(ranks[0])
     setters = {_next_of(scene, key) for key in unset(scene, wait.op)} if wait is not None else {None}
-    return all(setter is not None and setter not in ranks and _waits_for(scene, setter, all_) for setter in setters)
+    return all(setter is not None and _waits_for(scene, setter, all_) for setter in setters)
 
 
 def _next_of(scene: Scene, key: str) -> int | None:
