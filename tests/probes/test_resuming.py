@@ -312,7 +312,8 @@ def test_moments_that_came_back_for_another_parameter_are_told(
     monkeypatch.setattr(SIGNALS, "fact", lambda name, text, step=None: found.append(text) if "moved" in name else None)
 
     def of_groups(net: nn.Sequential, order: list[int]) -> torch.optim.Adam:
-        return torch.optim.Adam([{"params": list(net[at].parameters())} for at in order])
+        scale = nn.Parameter(torch.tensor(2.0))  # as large as Adam's count of its steps
+        return torch.optim.Adam([{"params": [scale]}, *({"params": list(net[at].parameters())} for at in order)])
 
     net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     made = of_groups(net, [0, 1])

@@ -93,7 +93,7 @@ class _Marks:
             SIGNALS.fact("checkpoint/changed", f"{len(changed)} of {len(known)}|{','.join(told[:NAMES])}"[:900], step)
         if moved := _moved(expected, now):
             pairs = ",".join(moved[:NAMES])
-            what = _kept(named[0][1], optimizer) or ""
+            what = _kept(dict(named)[moved[0].partition("<")[0]], optimizer) or ""
             SIGNALS.fact("checkpoint/moved", f"{len(moved)} of {len(now.moments)}|{what}|{pairs}"[:900], step)
 
 
