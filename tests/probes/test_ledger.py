@@ -222,9 +222,9 @@ def test_optimizers_without_end_are_not_looked_for_each_time(monkeypatch: pytest
 def modules() -> Iterator[list[int]]:
     """Registrations are watched; each first one of something new."""
     woken: list[int] = []
-    registered.install(Probe("ledger", 0, True), torch.nn.modules.module, lambda: woken.append(1))
+    registered.begin(Probe("ledger", 0, True), torch.nn.modules.module, lambda: woken.append(1))
     yield woken
-    registered.remove()
+    registered.end()
 
 
 def test_what_a_module_is_given_anew_is_noted_and_a_new_value_of_what_it_has_is_not(modules: list[int]) -> None:
@@ -243,7 +243,7 @@ def test_what_a_module_is_given_anew_is_noted_and_a_new_value_of_what_it_has_is_
         registered.REGISTERED.anew = False
         change()
         assert registered.REGISTERED.anew is noted
-    registered.remove()
+    registered.end()
     shed.register_buffer("more", torch.zeros(2))
     assert not registered.REGISTERED.anew
 

@@ -86,7 +86,7 @@ LEDGER = _Ledger()
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer, modules, or what lets ranks have uneven inputs, is there."""
     if module.__name__ == "torch.nn.modules.module":
-        registered.install(probe, module, _wake)
+        registered.begin(probe, module, _wake)
         return
     if module.__name__.endswith(".join"):
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
@@ -97,7 +97,7 @@ def install(probe: Probe, module: Any) -> None:
 
 def remove() -> None:
     """Take the hooks away."""
-    registered.remove()
+    registered.end()
     _patches.undo()
     while _joined:
         turns.leave(_joined.pop().probe)

@@ -56,7 +56,7 @@ def fully_sharded_over(state: Any) -> list[int]:
 
     The outermost module may have no parameters of its own: then those below it tell, from its second call on.
     """
-    mesh = _mesh(state)
+    mesh = _mesh(state) if is_up() else None
     return mesh.mesh.flatten().tolist() if mesh is not None else []
 
 
@@ -80,6 +80,8 @@ def of_dtensor(tensor: Any) -> Placement:
     spec = tensor._spec
     mesh, placements = spec.mesh, spec.placements
     text = "dtensor " + ", ".join(str(placement) for placement in placements)
+    if not is_up():
+        return Placement(text, local=True)
     here = mesh.get_coordinate()
     if here is None or any(placement.is_partial() for placement in placements):
         return Placement(text, local=True)
@@ -87,6 +89,12 @@ def of_dtensor(tensor: Any) -> Placement:
         slice(None) if placement.is_replicate() else at for placement, at in zip(placements, here, strict=True)
     )
     return _among(text, mesh.mesh[where].flatten().tolist())._replace(over=tuple(sorted(mesh.mesh.flatten().tolist())))
+
+
+def is_up() -> bool:
+    """Whether there are ranks at all: once their group is gone, a part of a mesh cannot say which it has."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and bool(distributed.is_initialized())
 
 
 def _ddp(module: Any) -> Wrapped:

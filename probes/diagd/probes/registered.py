@@ -34,7 +34,7 @@ def _nobody() -> None:
 REGISTERED = _Registered()
 
 
-def install(probe: Probe, module: Any, wake: Callable[[], None]) -> None:
+def begin(probe: Probe, module: Any, wake: Callable[[], None]) -> None:
     """torch.nn.modules.module is there.
 
     Args:
@@ -47,7 +47,7 @@ def install(probe: Probe, module: Any, wake: Callable[[], None]) -> None:
             _hooks.append(register(registration_eager(sys.modules["torch"], probe, _noting(table))))
 
 
-def remove() -> None:
+def end() -> None:
     """Take the hooks away."""
     while _hooks:
         _hooks.pop().remove()

@@ -8,7 +8,7 @@ reduce its gradients over them.
 from collections import Counter
 from typing import Any
 
-from diagd.probes.placement import Placement
+from diagd.probes.placement import Placement, is_up
 
 
 def over_replicas(tensors: list[tuple[Any, Placement]]) -> list[Placement]:
@@ -17,6 +17,8 @@ def over_replicas(tensors: list[tuple[Any, Placement]]) -> list[Placement]:
     Args:
         tensors: Each with its placement by itself.
     """
+    if not is_up():
+        return [placement for _, placement in tensors]
     known = Counter(
         (shards, placement.peers)
         for tensor, placement in tensors
