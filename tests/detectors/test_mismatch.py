@@ -210,5 +210,7 @@ def test_two_threads_of_a_rank_that_share_a_group_are_told(name: str, key: str) 
         assert cause.text.startswith("the main thread and thread 'metrics' communicate on the same group")
         told = "the main thread and thread 'metrics' issued operations of group 0"
         assert told in [one.what for one in cause.evidence]
+    sizes = same("ALLREDUCE", {"numel": 4}, {"numel": 9, "thread": 77, "thread_name": name}, {"numel": 4})
+    assert sizes.passes(2).finds().causes[0].key == ("threads" if key == "threads" else "arguments")
     met.ranks[1].detail = met.ranks[1].detail.with_(history=())  # each is known of one rank alone
     assert met.passes(0.1).finds().causes[0].key == key

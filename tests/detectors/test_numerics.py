@@ -778,6 +778,8 @@ def test_a_warm_up_that_has_no_end(values: list[float], scheduler: str, said: bo
     assert [(f.causes[0].key, f.severity.value, f.step) for f in found(made)] == (
         [("climbs", "warning", 40)] if said else []
     )
+    made.state.world_size = 4  # up to which it may rise
+    assert found(made) == []
 
 
 @pytest.mark.parametrize(("others", "groups", "said"), [

@@ -242,6 +242,9 @@ def test_validation_that_hardly_learns_while_training_learns_all(
     found = run.find()
     assert [(f.kind, f.severity) for f in found] == ([("training.generalization_gap", "warning")] if said else [])
     assert all(f.causes[0].key == "apart" for f in found)
+    summed = Learning({"loss": np.concatenate(falls)})
+    summed.job.state.signals.put(0, "logged/val_loss", [20 * (n + 1) for n in range(evaluations)], 100 * values)
+    assert summed.find() == []
 
 
 def test_a_share_at_its_limit_that_was_small_at_first_need_not_be_nearly_all() -> None:

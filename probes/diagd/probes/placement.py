@@ -113,7 +113,9 @@ def _unknown_buffers(module: Any) -> frozenset[int]:
     known = getattr(module, "modules_buffers", None)
     if not module.broadcast_buffers or known is None:
         return frozenset()
-    there = {id(buffer) for part in module.module.modules() for buffer in part._buffers.values() if buffer is not None}
+    base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of this method
+    tables = (part.__dict__.get("_buffers") or {} for part in base.modules(module.module))
+    there = {id(buffer) for table in tables for buffer in table.values() if buffer is not None}
     return frozenset(there - {id(buffer) for buffer in known})
 
 

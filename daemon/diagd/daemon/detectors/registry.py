@@ -43,7 +43,7 @@ from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.detectors.training.sites import located
 from diagd.daemon.state.job import JobState
 
-CALM_S, CALM_TIMES = 60.0, 2.0
+CALM_S, CALM_TIMES = 60.0, 2.0  # into a job of which nothing was said: its training is looked at so much more seldom
 
 Detector = Callable[[Scene], Iterable[Finding]]
 Failed = Callable[[Exception], None]

@@ -8,11 +8,12 @@ from diagd.daemon.detectors.scene import Scene
 
 _ENGINES = "Dummy-"  # what Python calls threads that it has not made, as those of the autograd engine: all work in turn
 _MOST = 4  # ranks of whom it is shown
+_BY_ORDER = ("path", "arguments")  # the keys of causes that another order of the operations may have, too
 
 
 def with_sharers(scene: Scene, finding: Finding) -> Finding:
     """Ranks that met in different operations, with the threads that left it to chance, where there are such."""
-    if finding.kind != "hang.collective_mismatch" or finding.causes[0].key != "path":
+    if finding.kind != "hang.collective_mismatch" or finding.causes[0].key not in _BY_ORDER:
         return finding
     everyone = sorted({*finding.ranks, *finding.waiting_ranks})
     for group in (finding.group,) if finding.group else _groups(scene, everyone):
@@ -33,11 +34,11 @@ def _shared(scene: Scene, group: str, ranks: Iterable[int]) -> Cause | None:
     if len(names) < 2:
         return None
     told = [
-        Evidence(f"{_and(threads)} issued operations of group {group}", "probe", rank)
+        Evidence(f"{' and '.join(threads)} issued operations of group {group}", "probe", rank)
         for rank, threads in found.items()
     ]
-    text = f"{_and(names)} communicate on the same group: chance orders their operations, and ranks meet in other ones"
-    return Cause("threads", text, 0.85, Basis.OBSERVATION, tuple(told[:_MOST]))
+    text = f"{' and '.join(names)} communicate on the same group: chance orders their operations, and ranks meet in"
+    return Cause("threads", f"{text} other ones", 0.85, Basis.OBSERVATION, tuple(told[:_MOST]))
 
 
 def _threads(scene: Scene, group: str, rank: int) -> list[str]:
@@ -50,7 +51,3 @@ def _threads(scene: Scene, group: str, rank: int) -> list[str]:
 
 def _is_own(name: str) -> bool:
     return bool(name) and not name.startswith(_ENGINES)
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names)

@@ -63,10 +63,10 @@ def of_all(
     # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
     on_cpu = all(scene.state.detail(r).backend.startswith("gloo") for r in excess)
     in_backward = median(e.part("backward") - e.cpu_part for e in excess.values()) if on_cpu else 0.0
-    share = max((late.share(r) for late in found for r in late.cost_s), default=1.0)
+    share = max((late.share(r) for late in found for r in late.cost_s), default=0.0)
     # A root that sends to each of the others comes out of it last, and so to what follows, with no work of its own.
-    inside = min(e.part("collective") for e in excess.values()) >= INSIDE_PART and (share < PART or not found)
-    together = share < QUIET_SHARE or inside
+    inside = min(e.part("collective") for e in excess.values()) >= INSIDE_PART and share < PART
+    together = (bool(found) and share < QUIET_SHARE) or inside
     if partners.send_lately(scene.state):
         return None  # time in operations is also time in which a stage waits for another's work
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())

@@ -81,7 +81,7 @@ def _lowest(scene: Scene, groups: Sequence[tuple[int, ...]]) -> Sequence[tuple[i
         if setter is None:
             kept.append(ranks)
         else:
-            stem, number = _parted(key)
+            stem, number = parted(key)
             series.setdefault((stem, setter), []).append((number, ranks))
     return [*kept, *(min(waiting)[1] for waiting in series.values())]
 
@@ -94,13 +94,14 @@ def _comes(scene: Scene, ranks: tuple[int, ...], all_: set[int]) -> bool:
 
 def _next_of(scene: Scene, key: str) -> int | None:
     """The rank that has set all keys like it, each with a smaller number at its end."""
-    stem, number = _parted(key)
-    series = [(rank, _parted(op.detail)[1]) for rank, op in sets(scene) if _parted(op.detail)[0] == stem]
+    stem, number = parted(key)
+    series = [(rank, parted(op.detail)[1]) for rank, op in sets(scene) if parted(op.detail)[0] == stem]
     ranks = {rank for rank, _ in series}
     return ranks.pop() if number >= 0 and len(ranks) == 1 and all(0 <= set_ < number for _, set_ in series) else None
 
 
-def _parted(key: str) -> tuple[str, int]:
+def parted(key: str) -> tuple[str, int]:
+    """A key and the number at its end; -1 where there is none."""
     stem = key.rstrip("0123456789")
     return stem, int(key[len(stem) :] or -1)
 

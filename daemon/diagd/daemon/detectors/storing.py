@@ -94,13 +94,11 @@ def _key(
     return Cause("key", text, 0.9 if closed else 0.6, Basis.OBSERVATION, shown + before)
 
 
-def _stem(key: str) -> str:
-    return key.rstrip("0123456789")
-
-
 def _sibling_sets(scene: Scene, key: str) -> list[tuple[int, Operation]]:
     """The last set of a key that differs only in its number, for each rank that did one."""
-    found = {r: op for r, op in store_keys.sets(scene) if op.detail != key and _stem(op.detail) == _stem(key)}
+    stem = store_keys.parted(key)[0]
+    sets = store_keys.sets(scene)
+    found = {r: op for r, op in sets if op.detail != key and store_keys.parted(op.detail)[0] == stem}
     return sorted(found.items())
 
 

@@ -16,7 +16,7 @@ WORSE = 0.1  # of the best: by so much the validation loss has risen
 BAD = 0.25
 DEVIATIONS = 3.0  # of the evaluations' own noise
 WIDE, KEPT, LEARNED = 20.0, 0.4, 0.05  # times the training loss; of the first validation and training losses
-WIDE_LASTS = 10  # evaluations
+WIDE_LASTS, ALIKE = 10, 3.0  # evaluations; how many times apart the two may be at first: one may be a sum
 BETTER = 0.05  # of the training loss: by so much it has fallen meanwhile
 
 
@@ -83,7 +83,8 @@ def _wide(run: Run, metric: Metric, train: Curve) -> Finding | None:
     first, now = float(np.median(train.values[:SINCE])), float(np.median(learned))
     if not 0 < now <= LEARNED * first or (values < WIDE * learned).any():
         return None
-    if values.min() < KEPT * metric.curve.values[0]:
+    before = float(metric.curve.values[0])
+    if values.min() < KEPT * before or not first / ALIKE <= before <= ALIKE * first:
         return None
     held_out = float(np.median(values))
     text = (
@@ -93,7 +94,7 @@ def _wide(run: Run, metric: Metric, train: Curve) -> Finding | None:
     why = cause("apart", "validation is given other inputs than training (another scale, normalisation or mode), or the"
                 " training data is learned by heart", 0.65,
                 seen(f"training loss {figure(first)} at first, {figure(now)} now; {metric.name}"
-                     f" {figure(float(metric.curve.values[0]))} at first", metric.rank))  # fmt: skip
+                     f" {figure(before)} at first", metric.rank))  # fmt: skip
     return finding("training.generalization_gap", Severity.WARNING, run.ranks, text, why, names=(metric.name, "loss"),
                    step=metric.curve.last_step)  # fmt: skip
 

@@ -125,7 +125,7 @@ def _of_density(run: Run, metric: Metric) -> Finding | None:
         return None
     first = float(np.median(metric.curve.values[:WIDTH]))
     least, now = float(smooth[lowest]), float(smooth[-LASTS:].min())
-    return _explosion(run, metric, least, now, now > first) if now > max(first, least + WIDER) else None
+    return _explosion(run, metric, least, now, back=False) if now > max(first, least + WIDER) else None
 
 
 def _collapse(run: Run, metric: Metric, highest: float) -> Finding:
