@@ -88,6 +88,16 @@ def test_a_reports_folder_stands_for_its_newest_dump(report: Any, tmp_path: Path
     assert report(tmp_path)[1]["job"]["id"] == "002-b"
 
 
+@pytest.mark.parametrize("name", [".", "report.json"])
+def test_a_report_without_a_dump_is_said_to_have_its_verdicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for file in ("report.json", "report.html"):
+        (tmp_path / file).write_text("{}")
+    assert main(["analyze", str(tmp_path / name)]) == 2
+    assert f"its verdicts stand in {tmp_path / 'report.json'}" in capsys.readouterr().err
+
+
 def test_a_rank_that_is_gone_from_a_dump_folder_is_not_blamed(report: Any, tmp_path: Path) -> None:
     folder = shutil.copytree(FIXTURES / "dump_folder", tmp_path / "d")
     shutil.rmtree(folder / "rank1")

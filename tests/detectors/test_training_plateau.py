@@ -35,6 +35,18 @@ def test_a_bias_learned_is_nothing_learned() -> None:
     assert (found.kind, found.causes[0].key) == ("training.loss_plateau", "nothing learned")
 
 
+@pytest.mark.parametrize(("entropy", "said"), [(3.62, [("loss_plateau", "info")]), (3.9, []), (3.2, [])])
+def test_a_loss_that_sinks_to_what_the_classes_frequencies_give(entropy: float, said: list[tuple[str, str]]) -> None:
+    loss = 3.62 + 0.38 * np.exp(-np.arange(320) / 40) + around(0, 0.02, 320)
+    run = Learning({"loss": loss, "loss/target_entropy": np.full(3, entropy)})
+    assert run.kinds() == said
+
+
+def test_a_loss_that_goes_below_the_frequencies_has_learned() -> None:
+    loss = 3.3 + 0.7 * np.exp(-np.arange(320) / 100)
+    assert Learning({"loss": loss, "loss/target_entropy": np.full(3, 3.4)}).kinds() == []
+
+
 def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
     assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
 

@@ -91,6 +91,34 @@ def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom(
 
 
 @pytest.mark.usefixtures("world")
+def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_them() -> None:
+    model = Shed()
+    optimizers: list[Any] = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.wall.parameters()]
+    due = 1
+    for step in range(1, 3 * ledger.TURN):
+        STATE.backward_depth = 1
+        for optimizer in optimizers:
+            ledger._before(optimizer)
+        STATE.live[Live.STEP] = step
+        for optimizer in optimizers:
+            ledger._after(optimizer)
+        STATE.backward_depth = 0
+        if step + 1 >= due:
+            ledger._passed(None)
+            due = ledger._following(step + 1)
+    writer = ledger.LEDGER.writer
+    assert writer is not None
+    told = LedgerReader(writer.path, 0, 1)
+    (weight,) = (row for row in ledger.LEDGER.rows if row.name == "Shed.wall.weight")
+    taken = [int(s[2]) for s in told._samples[: told._number(Number.SAMPLES)] if s[1] == weight.number]
+    slot = zlib.crc32(b"0 Shed.wall.weight") % ledger.TURN
+    assert taken[:3] == [1, 2, 3]
+    assert [step % ledger.TURN for step in taken[3:]] == [slot] * (len(taken) - 3)
+    assert len(taken) >= 5
+    assert not ledger.LEDGER.gradients or not ledger.LEDGER.given
+
+
+@pytest.mark.usefixtures("world")
 def test_gradients_are_taken_in_the_steps_after_which_their_parameters_are() -> None:
     model = Shed()
     for parameter in model.wall.parameters():

@@ -63,6 +63,7 @@ class _Ledger:
         self.alone = False  # there is nobody to compare with
         self.writer: LedgerWriter | None = None
         self.step = -1  # the last one that was looked at
+        self.within: weakref.ref[Any] | None = None  # an optimizer that steps inside backward passes, as all do then
         self.early_until = layout.EARLY_STEPS
         self.looks = 0
         self.looked_at = 0  # step
@@ -92,7 +93,7 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
         return
     STATE.listeners.append(_at_switch)
-    _joined.append(turns.join(probe, _following, before=_before, after=_after))
+    _joined.append(turns.join(probe, _following, before=_before, after=_after, passed=_passed))
 
 
 def remove() -> None:
@@ -126,7 +127,7 @@ def _at_switch(recording: bool) -> None:
 
 def _before(optimizer: Any) -> None:
     """What the optimizer is given; before the very first step also what the ranks begin with."""
-    if LEDGER.off or not STATE.recording:
+    if LEDGER.off or not STATE.recording or _is_within(optimizer):
         return
     known = LEDGER.optimizers.get(id(optimizer))
     if known is None or known() is not optimizer:
@@ -140,6 +141,27 @@ def _before(optimizer: Any) -> None:
     due = given.due(step, step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES)
     if due:
         _take(due, step)
+
+
+def _is_within(optimizer: Any) -> bool:
+    """Whether optimizers step inside backward passes, where ranks are not at the same point: looked at after them."""
+    if LEDGER.step < 0 and STATE.backward_depth:
+        LEDGER.within = weakref.ref(optimizer)
+    if LEDGER.within is not None and id(optimizer) not in LEDGER.optimizers:
+        _remember(optimizer)
+    return LEDGER.within is not None
+
+
+def _passed(roots: Any) -> None:
+    """A backward pass is over, and with it the step of the optimizers that step inside it."""
+    optimizer = LEDGER.within() if LEDGER.within is not None else None
+    if LEDGER.off or optimizer is None:
+        return
+    if LEDGER.step < 0:
+        LEDGER.early_until = turns.counted() + layout.EARLY_STEPS
+        _meet(optimizer)
+    else:
+        _look_after(optimizer)
 
 
 def _meet(optimizer: Any) -> None:
@@ -172,11 +194,16 @@ def _again_at() -> int:
 
 
 def _follow(optimizer: Any) -> None:
-    if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth:
+    if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth and LEDGER.within is None:
         LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
 
 
 def _after(optimizer: Any) -> None:
+    if LEDGER.within is None:
+        _look_after(optimizer)
+
+
+def _look_after(optimizer: Any) -> None:
     """After each step of a training step's last optimizer."""
     ledger = LEDGER
     if ledger.writer is None or not STATE.recording or turns.counted() == ledger.step:
@@ -192,6 +219,11 @@ def _after(optimizer: Any) -> None:
 
 def _following(step: int) -> int:
     """The next step at which there may be something to take."""
+    # A pass is over when its step is done, and the next one under way.
+    return _next(step) if LEDGER.within is None else _next(step - 1) + 1
+
+
+def _next(step: int) -> int:
     ledger = LEDGER
     if ledger.off or ledger.writer is None:
         return turns.NEVER

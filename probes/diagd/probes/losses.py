@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, odd, origin, sites, turns
+from diagd.probes import broadcasting, later, odd, origin, sites, targets, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -129,6 +129,7 @@ def _take(torch: Any, root: Any, step: int) -> None:
         _finish()
         LOSSES.step = step
         broadcasting.look(root, step)
+        targets.look(root, step)
     dtype = str(root.dtype)
     if dtype != LOSSES.dtype:
         LOSSES.dtype = dtype

@@ -33,6 +33,7 @@ def source_of(paths: Sequence[Path]) -> Source:
             raise DiagdError(
                 f"{path}: there is no such file or folder", help="name a folder of dumps, or the dumps", exit_code=USAGE
             )
+        _refuse_report(path)
     special = [found for path in paths if (found := _special(path)) is not None]
     if special and len(paths) > 1:
         raise DiagdError(
@@ -46,6 +47,24 @@ def source_of(paths: Sequence[Path]) -> Source:
     if not files:
         raise DiagdError(f"{paths[0]}: holds no file", help="name a folder of dumps, or the dumps", exit_code=USAGE)
     return Source("dumps", paths[0], tuple(dict.fromkeys(files)))
+
+
+def _refuse_report(path: Path) -> None:
+    """A report without a dump has its verdicts already."""
+    where = path if path.is_dir() else path.parent
+    report = where / "report.json"
+    if report not in (path, *_alone(where)) or not report.is_file():
+        return
+    raise DiagdError(
+        f"{path}: is a report of diagd's, and no dump",
+        help=f"its verdicts stand in {report} and in report.html beside it; a dump is made by `diagd dump`",
+        exit_code=USAGE,
+    )
+
+
+def _alone(where: Path) -> list[Path]:
+    """The one file that a folder holds, of those that may be dumps."""
+    return found if _special(where) is None and len(found := _files(where)) == 1 else []
 
 
 def _special(path: Path) -> Source | None:

@@ -22,6 +22,7 @@ LEAST = 100  # samples from the beginning on
 KNOWN = 40  # samples, where it is known why
 LONG = 2000  # steps after which it is no longer patience that is asked for: until then made-up data looks the same
 SKIPPED = 2  # the first may be far off: it is of untrained biases
+AT_CHANCE = 0.03  # of the targets' entropy: so near to it a loss stays that knows how often there is each class alone
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
 STILL_WARM = 0.5  # of the highest learning rate: below it the schedule is over or has not begun
@@ -43,6 +44,8 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
     shapes = run.fact("loss/broadcast")
     if all(is_flat(curve, KNOWN if shapes else LEAST) for curve in losses.values()):
         yield _flat(run, losses, shapes)
+    elif all(is_at_chance(curve, _entropy(run, rank)) for rank, curve in losses.items()):
+        yield _at_chance(run, losses)
 
 
 def _unrounded(run: Run, rank: int, curve: Curve) -> Curve:
@@ -86,6 +89,21 @@ def is_flat(curve: Curve, least: int = LEAST) -> bool:
     )
     begin, end = float(np.median(values[:5])), float(np.median(late))
     return not moves and abs(begin - end) < max(GAIN * abs(begin), 2 * deviation)
+
+
+def _entropy(run: Run, rank: int) -> float:
+    """Of the targets of this rank's loss, in nats; 0 where it is not known."""
+    told = run.curve(rank, "loss/target_entropy")
+    return float(told.values[-1]) if len(told.values) else 0.0
+
+
+def is_at_chance(curve: Curve, entropy: float) -> bool:
+    """Whether the loss has come down to what the classes' frequencies alone give, and never below."""
+    values = curve.values[SKIPPED:]
+    if len(values) < LEAST or entropy <= 0.0:
+        return False
+    end = float(np.median(values[-len(values) // 6 :]))
+    return (1 - AT_CHANCE / 2) * entropy < end < (1 + AT_CHANCE) * entropy
 
 
 def _is_trained(run: Run, rank: int) -> bool:
@@ -132,6 +150,23 @@ def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
     is_long = int(curve.steps[-1] - curve.steps[0]) >= LONG
     severity = Severity.WARNING if from_nothing and is_long else Severity.INFO
     return finding("training.loss_plateau", severity, ranks, text, why, names=("loss",), step=curve.last_step)
+
+
+def _at_chance(run: Run, losses: dict[int, Curve]) -> Finding:
+    ranks = tuple(losses)
+    curve, entropy = losses[ranks[0]], _entropy(run, ranks[0])
+    level = float(np.median(np.array_split(curve.values, 3)[-1]))
+    text = (
+        f"the loss of {words.ranks_text(ranks)} has stayed at {figure(level)} to step {curve.last_step}: the entropy of"
+        f" its targets is {figure(entropy)}, so that no more was learned than how often there is each class"
+    )
+    evidence = seen(f"loss {figure(level)} in the last third, {figure(entropy)} nats in the targets' frequencies",
+                    ranks[0])  # fmt: skip
+    why = cause("inputs unused", "the inputs do not reach what is predicted (a mask the wrong way round, a part that is"
+                " detached or replaced), or targets do not belong to them", 0.6, evidence)  # fmt: skip
+    is_long = int(curve.steps[-1] - curve.steps[0]) >= LONG and not run.is_loaded
+    return finding("training.loss_plateau", Severity.WARNING if is_long else Severity.INFO, ranks, text, why,
+                   names=("loss",), step=curve.last_step)  # fmt: skip
 
 
 def _broadcast(ranks: tuple[int, ...], text: str, shapes: str, evidence: Evidence, step: int) -> Finding:
