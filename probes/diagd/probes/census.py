@@ -7,7 +7,7 @@ fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that we
 import math
 from typing import Any
 
-from diagd.probes import bits, dtypes, fresh, later
+from diagd.probes import bits, dtypes, fresh, later, spoilt
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -65,6 +65,7 @@ def take(step: int) -> None:
     if NAMED.parameters:
         owned = _owned_by_all()
         _count(owned, step)
+        spoilt.look(step)
         if not CENSUS.told_fresh and step > 2:
             CENSUS.told_fresh = True
             fresh.tell(owned, step)

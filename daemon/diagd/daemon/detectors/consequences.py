@@ -33,6 +33,8 @@ FOLLOW: dict[str, tuple[str, ...]] = {
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
 }
+# And what explains nothing of what is trained, as nothing that is trained reads it.
+BESIDE = frozenset({("numerics.nonfinite", "buffer"), ("precision.overflow", "buffer")})
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
@@ -43,7 +45,7 @@ def without_consequences(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _followers(finding: Finding) -> tuple[str, ...]:
-    if finding.severity is Severity.INFO:
+    keys = [(finding.kind, cause.key) for cause in finding.causes]
+    if finding.severity is Severity.INFO or (keys and BESIDE.issuperset(keys)):
         return ()
-    keys = ((finding.kind, cause.key) for cause in finding.causes)
     return FOLLOW.get(finding.kind, ()) + tuple(kind for key in keys for kind in FOLLOW_CAUSE.get(key, ()))

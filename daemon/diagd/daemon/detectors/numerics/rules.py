@@ -14,6 +14,7 @@ from diagd.daemon.detectors.numerics import (
     rates,
     saturated,
     silenced,
+    spoilt,
     starved,
     vanishing,
 )
@@ -21,6 +22,7 @@ from diagd.daemon.detectors.scene import Scene
 
 NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     nonfinite.nonfinite,
+    spoilt.spoilt,
     exploding.explosions,
     kept.accumulation,
     kept.discarded,
