@@ -1,6 +1,10 @@
 """Closer looks cost the ranks something: they are asked for on suspicion only."""
 
+from dataclasses import replace
+
+import pytest
 from tests.detectors.states import job
+from tests.detectors.training import Training
 
 from diagd.daemon.detectors.attention import attention
 
@@ -46,6 +50,29 @@ def test_the_recorder_is_read_once_for_a_standstill() -> None:
     assert attention(still.state).recorder == (0, 1)
     still.recorded(0, "ALLREDUCE", 5).recorded(1, "ALLREDUCE", 5).passes(0.5)
     assert attention(still.state).recorder == ()
+
+
+@pytest.mark.parametrize(("issued", "read"), [(0, False), (10_000, True)])
+def test_the_recorder_of_a_running_job_is_read_where_operations_are_issued_from_cpp(issued: int, read: bool) -> None:
+    run = Training(2)
+    run.state.started_s = run.now_s
+    run.groups = tuple(replace(group, enqueued=issued) for group in run.groups)
+    run.goes(40)
+    run.closely = False
+    run.goes(70)
+    asked = attention(run.state)
+    assert asked.history == (0, 1)
+    assert asked.recorder == ((0, 1) if read else ())
+
+
+def test_the_longer_a_job_runs_in_order_the_more_seldom_its_recorder_is_read() -> None:
+    run = Training(2)
+    run.state.started_s = run.now_s
+    run.groups = tuple(replace(group, enqueued=100_000) for group in run.groups)
+    run.goes(400)
+    run.closely = False
+    assert attention(run.goes(100).state).recorder == ()
+    assert attention(run.goes(500).state).recorder == (0, 1)
 
 
 def test_few_ranks_of_many_are_looked_at_in_one_go() -> None:

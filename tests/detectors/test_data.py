@@ -104,8 +104,7 @@ def test_equal_batches_under_random_numbers_of_their_own_are_a_fault_too() -> No
         {"input": apart, "loaded": alike, "loss": apart},  # the loader's batch is split by rank, or noise is added
         {"input": apart, "loss": alike},  # the loss is reduced before backward
         {"input": constant, "loss": alike},  # a fixed grid, or one batch that is fitted on purpose
-        {"input": alike, "loss": apart},  # a shared query; what differs is the target
-        {"input": alike, "loaded": apart, "loss": apart},
+        {"input": alike, "loaded": apart, "loss": apart},  # a shared query; what differs is the target
         {"loaded": alike, "loss": apart},  # the wrapped model was not seen, and what goes into it may differ
         {"loaded": alike},
         {"input": only_below(2), "loss": apart},  # some share a sample: no fault that is proved
@@ -146,8 +145,15 @@ def test_replicas_without_a_wrapper_are_known_by_their_equal_weights_and_losses(
     assert (found.severity, found.ranks) == (Severity.WARNING, (0, 1))
     assert seen({"loaded": alike, "loss": alike}, 2, "").finds().names == ("batch", "sampler")
     assert not seen({"loaded": alike, "loss": apart}, 2, "").find()
+    assert not seen({"input": alike}, 2, "").find()
     assert not seen({"loaded": alike}, 2, "").find()
     assert not seen({"loss": alike}, 2, "").find()
+
+
+@pytest.mark.parametrize("wrapper", ["", "ddp"])
+def test_equal_inputs_with_other_losses_are_worth_knowing_as_what_differs_may_be_added_behind(wrapper: str) -> None:
+    found = seen({"input": alike, "loss": apart}, 2, wrapper).finds()
+    assert (found.severity, found.ranks, found.names) == (Severity.INFO, (0, 1), ("batch",))
 
 
 @pytest.mark.parametrize("told", [{}, {0: "none"}, {0: "none", 1: "ALLGATHER"}])

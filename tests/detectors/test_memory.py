@@ -30,6 +30,14 @@ def test_a_graph_that_goes_on_needs_no_container() -> None:
     assert "the graph of total in main" in found.summary
 
 
+def test_what_reading_the_flight_recorder_leaves_in_a_rank_is_no_leak_of_it() -> None:
+    left = 0.5 * MIB * np.arange(160, dtype=np.float64)
+    assert Run(1, 160).holds(0, flat(160) + left).finds()  # without a word of where it comes from it is
+    assert not Run(1, 160).holds(0, flat(160) + left).tells(0, "memory/answers", left[::4], every=4).finds()
+    run = Run(1, 160).holds(0, leak(160, 1.0) + left).tells(0, "memory/answers", left[::4], every=4)
+    assert run.holder().one().names == ("rss", "hist.store")
+
+
 def test_only_the_one_rank_that_grows_is_named() -> None:
     run = Run(3, 150).holds(0, flat(150)).holds(1, flat(150, seed=3)).holds(2, leak(150, 1.0)).holder(2)
     assert run.one().ranks == (2,)

@@ -18,15 +18,19 @@ _SHARED_OUT_COST = 8000.0  # and takes no more than so small a part of the time:
 _NAMED_BY = 10  # looks: a child that has no data worker's name by then is none
 _WORKER = 1 << 30
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# Each of the worker server's threads keeps what an answer of it took to build: measured with torch 2.13 and glibc.
+_SERVER_THREADS = 8
+_KEPT_OF_ANSWER = 12  # times its length
 
 
 class MemoryMeter:
     """One rank's memory, as `Facts.extra` carries it; bytes where nothing else is said.
 
-    At each look: `memory/rss`; `memory/worker_rss` (anonymous, all living data workers together), `memory/workers`
-    (their number, and once 0 when they are gone) and `memory/worker_first` (the least of their process numbers:
-    another one, and they were started anew), where there are some; the same of all its other children as
-    `memory/child_rss`, `memory/child_count` and `memory/child_first`; `memory/at_s`, the time of it.
+    At each look: `memory/rss`; `memory/answers`, what reading the flight recorder may have left behind in it;
+    `memory/worker_rss` (anonymous, all living data workers together), `memory/workers` (their number, and once 0 when
+    they are gone) and `memory/worker_first` (the least of their process numbers: another one, and they were started
+    anew), where there are some; the same of all its other children as `memory/child_rss`, `memory/child_count` and
+    `memory/child_first`; `memory/at_s`, the time of it.
     Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells
@@ -43,7 +47,12 @@ class MemoryMeter:
         self._often_s = self._shm_s = self._seldom_s = self._shared_out_s = -1e9
         self._shared_out_every_s = _SHARED_OUT_S
         self._had_workers = False
+        self._answers: list[int] = []  # the longest of the flight recorder's, bytes
         self._seen: dict[int, int] = {}  # children: how often each was looked at without being a data worker
+
+    def note_answer(self, length: int) -> None:
+        """The rank's worker server has given an answer of so many bytes."""
+        self._answers = sorted([*self._answers, length])[-_SERVER_THREADS:]
 
     def read(self, stat: Stat, meter: Meter, now_s: float) -> dict[str, float]:
         """What is due; nothing where it was read just now."""
@@ -52,6 +61,8 @@ class MemoryMeter:
         self._often_s = now_s
         workers = self._data_workers(meter)
         found = {"at_s": now_s, "rss": float(stat.rss_bytes), **self._of_workers(workers)}
+        if self._answers:
+            found["answers"] = float(_KEPT_OF_ANSWER * sum(self._answers))
         found |= self._of_others([pid for pid in meter.living_children() if pid not in workers])
         if now_s - self._shm_s >= SHM_S:
             self._shm_s = now_s

@@ -271,7 +271,9 @@ class Observer:
         with contextlib.suppress(KeyError):
             del watch.notes["recorder"]
         try:
-            watch.recorder = recorder.parse(recorder.fetch(path), members)
+            data = recorder.fetch(path)
+            watch.memory.note_answer(len(data))
+            watch.recorder = recorder.parse(data, members)
         except recorder.NoRecorder as exc:
             after = watch.stat()
             if after is not None and after.state not in "ZX":

@@ -11,8 +11,11 @@ QUIET_S = 1.2  # nothing was done in the program for so long
 QUIET_STEPS = 2.0  # or for so many usual steps
 QUIET_FIRST_STEP_S = 5.0
 MOST_RANKS = 64  # looked at in one go
-ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing points to it
+ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing points to it,
+ARRIVALS_PART = 0.5  # and ever more seldom: after so much of the time that the job has run,
 ARRIVALS_SLOW_S = 2.0  # and where something does
+# The flight recorder of 2,000 entries takes a tenth of a second of a CPU, in the rank.
+RECORDER_SLOW_S = 5.0
 SAMPLES = 40  # of a slow rank's stack tell where it is
 MOST_SAMPLED = 4
 MOST_COMPARED = 2  # ranks that are not slow, to hold what the slow ones do against
@@ -53,15 +56,23 @@ def attention(state: JobState) -> Attention:
 def _of_pace(state: JobState, alive: list[int]) -> Attention:
     """The job runs: seldom compare what its ranks do; where it may be slow, look when they meet and where they are."""
     slow = suspects(state)
-    every_s = ARRIVALS_SLOW_S if slow else ARRIVALS_S
-    arrivals = [r for r in alive if r in state.paces and state.now_s - state.paces[r].arrivals_read_s >= every_s]
-    meet = tuple(arrivals[:MOST_RANKS]) if slow or state.now_s - _begun_s(state) >= ARRIVALS_S else ()
+    runs_s = state.now_s - _begun_s(state)
+    calm_s = max(ARRIVALS_S, ARRIVALS_PART * (state.now_s - state.started_s))
+    every_s = {r: (RECORDER_SLOW_S if _issues_unseen(state, r) else ARRIVALS_SLOW_S) if slow else calm_s for r in alive}
+    arrivals = [r for r in alive if r in state.paces and state.now_s - state.paces[r].arrivals_read_s >= every_s[r]]
+    meet = tuple(arrivals[:MOST_RANKS]) if slow or runs_s >= ARRIVALS_S else ()
     compare = {r for r in alive if _not_compared(state, r)}
     return Attention(
         stacks=tuple(r for r in (*slow[:MOST_SAMPLED], *_compared(state, slow)) if _is_sampled_too_little(state, r)),
-        recorder=meet,
+        recorder=tuple(r for r in meet if _issues_unseen(state, r)),
         history=tuple(sorted(compare.union(meet)))[:MOST_RANKS],
     )
+
+
+def _issues_unseen(state: JobState, rank: int) -> bool:
+    """Whether it issues operations from C++, as DDP does: of these the flight recorder alone has the times."""
+    issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
+    return issued > int(state.columns.operations[rank])
 
 
 def _begun_s(state: JobState) -> float:

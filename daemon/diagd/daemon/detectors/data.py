@@ -92,15 +92,17 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
         return None
     losses = _losses(state, ranks, seen.steps[-times:])
     sure = replicas.wrapper != "" and has_input
-    if losses is not True and (not sure or (losses is False and not _times_alike(loaded))):
-        return None  # by design, for all that is known: what differs is added behind this input
+    # What differs may be added behind this input by design: random actions, noise, targets.
+    behind = losses is False and has_input and not (sure and _times_alike(loaded))
+    if (behind and _has_loader(state, ranks)) or not (losses or sure or behind):
+        return None
     proved = losses is True and replicas.wrapper != "" and not _has_groups_within(state, ranks)
     # Never critical: the job is no worse than on one rank, and made-up data is often the same on all by intent.
     # One sample split over ranks (sequence, tensor) looks the same.
-    severity = Severity.INFO if _has_groups_within(state, ranks) else Severity.WARNING
+    severity = Severity.INFO if behind or _has_groups_within(state, ranks) else Severity.WARNING
     since = int(seen.steps[-times])
     return Finding(
-        "divergence.data", severity, ranks, words.shortened(_batch_text(state, ranks, since)),
+        "divergence.data", severity, ranks, words.shortened(_batch_text(state, ranks, since, behind=behind)),
         (_batch_cause(state, replicas, times, since, losses, proved),),
         names=("batch", "sampler") if loaded is not None else ("batch",), step=since, sure=True, goes_on=True,
         key=f"batch:{ranks[0]}",
@@ -133,6 +135,11 @@ def _own_groups(state: JobState, ranks: list[int]) -> list[set[int]]:
     return [set(members(text)) for fact in facts for text in fact.split()]
 
 
+def _has_loader(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether batches come from a loader, which then are not the same on all."""
+    return any(state.signals.series(rank, "data/loaded") is not None for rank in ranks)
+
+
 def _times_alike(seen: SideBySide | None) -> int:
     """At how many of the newest steps the ranks had the same input, a changing one; 0 for too few."""
     if seen is None:
@@ -159,8 +166,13 @@ def _has_groups_within(state: JobState, ranks: tuple[int, ...]) -> bool:
     )
 
 
-def _batch_text(state: JobState, ranks: tuple[int, ...], since: int) -> str:
+def _batch_text(state: JobState, ranks: tuple[int, ...], since: int, *, behind: bool) -> str:
     sampler = state.signals.fact(ranks[0], "data/sampler")
+    if behind:
+        return (
+            f"{words.ranks_text(ranks)} give their models the same input at every step since step {since}; their"
+            " losses differ by what comes in behind it, as targets, noise or actions"
+        )
     text = f"{words.ranks_text(ranks)} train on the same batch at every step since step {since}"
     if sampler is not None:
         text += f" (their DataLoader's sampler is a {sampler[1]})"

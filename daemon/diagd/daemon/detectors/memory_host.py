@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diagd.daemon.detectors import memory_words, words
 from diagd.daemon.detectors.finding import Finding, Location, Severity
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
@@ -21,7 +23,7 @@ from diagd.daemon.state.job import JobState
 
 KIND = "memory.host_leak"
 FLOOR, WORKERS, CHILDREN = "memory/floor", "memory/worker_rss", "memory/child_rss"
-VIRTUAL = "memory/virtual"
+VIRTUAL, ANSWERS = "memory/virtual", "memory/answers"
 # For how many steps it must have grown, by what else is known; without it a cache that fills looks just the same.
 GRAPH_STEPS = 30  # each step's graph is kept: no cache does that
 KEPT_STEPS = 60  # nothing in the script's text ever takes anything out
@@ -41,7 +43,7 @@ FLAT = 0.2  # of the slope: a peer that grows less does not grow with it
 
 def growing(state: JobState) -> list[Grows]:
     """All that grows, on all ranks."""
-    own = {rank: found for rank in state.signals.ranks(FLOOR) if (found := growth_of(state, rank, FLOOR)) is not None}
+    own = {rank: found for rank in state.signals.ranks(FLOOR) if (found := _of_rank(state, rank)) is not None}
     grows = [_own(state, rank, found) for rank, found in own.items()]
     for rank in state.signals.ranks(WORKERS):
         if not newest(state, rank, "memory/workers"):
@@ -56,6 +58,16 @@ def growing(state: JobState) -> list[Grows]:
         if found is not None:
             grows.append(Grows(rank, CHILD_RSS, found, _why_by_length(found, None), ends=False))
     return grows  # also of ranks that have ended: it may be why, and others may still be ending
+
+
+def _of_rank(state: JobState, rank: int) -> Growth | None:
+    """How the rank itself has grown, without what diagd has left behind in it by reading its flight recorder."""
+    floor, left = state.signals.series(rank, FLOOR), state.signals.series(rank, ANSWERS)
+    if floor is None or left is None or not len(left):
+        return growth_of(state, rank, FLOOR)
+    told = np.searchsorted(left.steps, floor.steps, side="right")
+    theirs = np.concatenate([[0.0], np.maximum.accumulate(left.values)])[told]
+    return worth(growth(floor.steps, floor.values - theirs, LEAST_BYTES))
 
 
 def host_leaks(state: JobState, grows: list[Grows]) -> Iterator[Finding]:

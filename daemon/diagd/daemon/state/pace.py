@@ -105,7 +105,8 @@ class Pace:
     # What it has passed to and from one other rank, with when it was entered; only what is over.
     passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
     frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
-    arrivals_read_s: float = 0.0
+    arrivals_read_s: float = 0.0  # from where most of them come: the flight recorder, once that was read
+    from_recorder: bool = False
     rounds: Rounds = field(default_factory=Rounds)  # of looks at its stacks
     p2p_s: float = 0.0  # when it last was seen to send or receive
     _best: list[Rates] = field(default_factory=list)
@@ -140,7 +141,8 @@ class Pace:
         for source, operations in (("probe", detail.history), ("flight recorder", detail.recorder)):
             self._note_arrivals(source, operations)
         self._note_passed(detail)
-        if detail.history or detail.recorder:
+        self.from_recorder |= bool(detail.recorder)
+        if detail.recorder or (detail.history and not self.from_recorder):
             self.arrivals_read_s = now_s
         newest = self.frames[-1].at_s if self.frames else 0.0
         fresh = [stack for stack in detail.stacks if stack.taken_s > newest and (stack.threads or stack.role == CALL)]
