@@ -90,22 +90,29 @@ def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom(
     assert len(seen["frozen weight"]) in (5, 6)
 
 
-@pytest.mark.usefixtures("world")
-def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_them() -> None:
-    model = Shed()
-    optimizers: list[Any] = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.wall.parameters()]
+def within(model: nn.Module, steps: int, idle_at: int = 0) -> None:
+    """Train with an optimizer for each parameter, inside the passes; one of them is left out at one step."""
+    optimizers: list[Any] = [torch.optim.SGD([parameter], lr=0.1) for parameter in model.wall.parameters()]  # type: ignore[union-attr]
     due = 1
-    for step in range(1, 3 * ledger.TURN):
+    STATE.live[Live.OPTIMIZER_STEPS] = 0
+    for step in range(1, steps):
         STATE.backward_depth = 1
         for optimizer in optimizers:
             ledger._before(optimizer)
         STATE.live[Live.STEP] = step
+        STATE.live[Live.OPTIMIZER_STEPS] += len(optimizers) - (step == idle_at)
         for optimizer in optimizers:
             ledger._after(optimizer)
         STATE.backward_depth = 0
         if step + 1 >= due:
             ledger._passed(None)
             due = ledger._following(step + 1)
+
+
+@pytest.mark.usefixtures("world")
+def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_them() -> None:
+    model = Shed()
+    within(model, 3 * ledger.TURN)
     writer = ledger.LEDGER.writer
     assert writer is not None
     told = LedgerReader(writer.path, 0, 1)
@@ -115,7 +122,15 @@ def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_th
     assert taken[:3] == [1, 2, 3]
     assert [step % ledger.TURN for step in taken[3:]] == [slot] * (len(taken) - 3)
     assert len(taken) >= 5
-    assert not ledger.LEDGER.gradients or not ledger.LEDGER.given
+    assert not ledger.LEDGER.given
+
+
+@pytest.mark.usefixtures("world")
+def test_where_one_of_them_does_not_step_in_a_pass_ranks_are_no_longer_compared() -> None:
+    model = Shed()
+    within(model, 3 * ledger.TURN, idle_at=10)
+    assert ledger.LEDGER.off
+    assert any("not all optimizers" in note for note in STATE.notes)
 
 
 @pytest.mark.usefixtures("world")

@@ -32,7 +32,7 @@ EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first 
 # optimizers, or layers, without end.
 LOOK_AGAIN = TURN
 MANY_OPTIMIZERS = 64
-_STEP = int(Live.STEP)
+_STEP, _OPTIMIZER_STEPS = int(Live.STEP), int(Live.OPTIMIZER_STEPS)
 
 _joined: list[turns.Turn] = []
 _patches = Patches()
@@ -157,7 +157,11 @@ def _passed(roots: Any) -> None:
     optimizer = LEDGER.within() if LEDGER.within is not None else None
     if LEDGER.off or optimizer is None:
         return
-    if LEDGER.step < 0:
+    if STATE.live[_OPTIMIZER_STEPS] != turns.counted() * len(LEDGER.optimizers):
+        # Of a parameter that a pass has not used, nobody has stepped: ranks may number their steps in other ways.
+        LEDGER.off, LEDGER.writer = True, None
+        STATE.note("tensors are not compared: not all optimizers that step inside backward passes step in each of them")
+    elif LEDGER.step < 0:
         LEDGER.early_until = turns.counted() + layout.EARLY_STEPS
         _meet(optimizer)
     else:
