@@ -56,6 +56,22 @@ def test_a_rank_that_leaves_steps_out_is_behind() -> None:
     assert "2 optimizer steps fewer" in found.summary
 
 
+GRADIENT = replace(PLAIN, kind="gradient")
+
+
+def test_ranks_without_a_wrapper_whose_gradients_were_equal_until_some_left_steps_out() -> None:
+    made = clocks(training({PLAIN: LATE, GRADIENT: LATE}), [0] * 80, [0] * 80, [0] * 40 + [-2] * 40)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.names) == ("divergence.step", (2,), ("optimizer.step", "Net.a.weight"))
+
+
+def test_ranks_that_train_apart_may_make_other_numbers_of_steps() -> None:
+    early: Content = lambda rank, step: own(rank, step) if step > 2 else same(rank, step)  # noqa: E731 - same data at first
+    offsets = [0] * 80, [0] * 80, [0] * 40 + [-2] * 40
+    assert clocks(training({PLAIN: LATE, GRADIENT: early}), *offsets).find() == ()
+    assert clocks(training({PLAIN: early, GRADIENT: LATE}), *offsets).find() == ()
+
+
 def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_their_tensors() -> None:
     made = training({DDP: LATE})
     offsets = [0] * 60, [0] * 60, [0] * 60

@@ -12,6 +12,8 @@ from diagd.daemon.detectors.rates import Apart
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
+BEGUN = 2  # steps: what is equal that early may be so because all began alike
+
 
 class Told(NamedTuple):
     """What was found of some ranks, and since which step it explains that their tensors differ."""
@@ -28,12 +30,10 @@ class Told(NamedTuple):
 
 def apart(state: JobState) -> list[Told]:
     """One for each set of ranks that belong together: the steps first, as settings go by them."""
-    found = []
-    for ranks in _together(state):
-        told = _steps(state, ranks) or _settings(state, ranks)
-        if told is not None:
-            found.append(told)
-    return found
+    together = _together(state)
+    found = [_steps(state, ranks) or _settings(state, ranks) for ranks in together]
+    found += [_steps(state, ranks) for ranks in _once_together(state) if ranks not in together]
+    return [told for told in found if told is not None]
 
 
 def _together(state: JobState) -> list[tuple[int, ...]]:
@@ -46,6 +46,24 @@ def _together(state: JobState) -> list[tuple[int, ...]]:
         if owned and entry.agreement.last_equal != NONE and (entry.peers or _is_reduced(state, entry)):
             sets.add(tuple(sorted(rank for alike in entry.agreement.classes for rank in alike)))
     return sorted(sets | _updating_for_each_other(state))
+
+
+def _once_together(state: JobState) -> list[tuple[int, ...]]:
+    """Ranks whose gradients were equal in the midst of training, and whose weights were until they parted.
+
+    Whether gradients are equal still cannot be seen of ranks that are at different steps.
+    """
+    reduced: dict[tuple[str, tuple[int, ...]], int] = {}
+    for entry in state.tensors.entries:
+        if entry.kind == "gradient" and entry.agreement.last_equal > BEGUN:
+            key = entry.name.partition(".")[0], tuple(sorted(entry.infos))
+            reduced[key] = max(reduced.get(key, 0), entry.agreement.last_equal)
+    weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal]
+    return sorted({
+        ranks for e in weights
+        if e.agreement.last_equal > BEGUN and all(info.owned for info in e.infos.values())
+        and (e.name.partition(".")[0], ranks := tuple(sorted(e.infos))) in reduced
+    })  # fmt: skip
 
 
 def _updating_for_each_other(state: JobState) -> set[tuple[int, ...]]:
@@ -86,7 +104,8 @@ def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:
     said = f"collectives of all ranks by each step: {when}; about {found.per_step:.3g} in a step"
     cause = Cause("steps", "some ranks have made optimizer steps that the others have not, or left some out", 0.9,
                   Basis.OBSERVATION, (Evidence(said, "probe", odd[0], found.since),))  # fmt: skip
-    finding = _finding("divergence.step", odd, text, cause, ("optimizer.step",), since)
+    names = ("optimizer.step", *_first_parted(state, ranks))
+    finding = _finding("divergence.step", odd, text, cause, names, since)
     return Told(finding, ranks, min(found.equal_until + 1, since))
 
 
@@ -95,6 +114,13 @@ def _parted_at(state: JobState, ranks: tuple[int, ...], until: int) -> list[int]
     weights = [e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks)]
     parted = (seen for seen in weights if seen.unequal and 0 < seen.last_equal < seen.first_unequal)
     return [seen.first_unequal for seen in parted if seen.first_unequal <= until]
+
+
+def _first_parted(state: JobState, ranks: tuple[int, ...]) -> list[str]:
+    """The weight that was first found to differ: of several optimizers it may tell whose steps are not the same."""
+    weights = [e for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks)]
+    parted = [e for e in weights if e.agreement.unequal and e.agreement.first_unequal > 0]
+    return [min(parted, key=lambda e: e.agreement.first_unequal).name] if parted else []
 
 
 def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> str:
