@@ -307,6 +307,12 @@ def test_a_part_that_is_added_in_the_midst_of_a_run_is_followed() -> None:
     assert {"Shed.wall.mask", "Shed.wall.extra"} <= names
     assert "Shed.wall.extra" in {row.name for row in ledger.LEDGER.given[id(optimizer)].rows}
     assert (ledger.LEDGER.looks, ledger.LEDGER.looked_at) == (1, 39)
+    writer = ledger.LEDGER.writer
+    assert writer is not None
+    told = LedgerReader(writer.path, 0, 1)
+    (extra,) = (row.number for row in ledger.LEDGER.rows if row.name == "Shed.wall.extra")
+    taken = [int(s[2]) for s in told._samples[: told._number(Number.SAMPLES)] if s[1] == extra]
+    assert taken[:3] == [39, 40, 41]  # before its first step as well: what it begins with
     model.wall.register_buffer("later", torch.ones(4))  # too early to look again, which is then waited for
     assert ledger._following(59) <= 39 + 64 + 1
     ledger.LEDGER.alone = True  # where it waits for nothing else

@@ -187,10 +187,13 @@ def _look_again(optimizer: Any, step: int) -> None:
     if LEDGER.writer is None or step < _again_at():
         return
     LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
+    known = len(LEDGER.rows)
     _look(optimizer)
-    for known in [ref() for ref in LEDGER.optimizers.values()]:
-        if known is not None:
-            _follow(known)
+    if len(LEDGER.rows) > known and LEDGER.bytes <= EARLY_BYTES and LEDGER.within is None:
+        _take(LEDGER.rows[known:], step)  # what they begin with
+    for one in [ref() for ref in LEDGER.optimizers.values()]:
+        if one is not None:
+            _follow(one)
 
 
 def _again_at() -> int:
