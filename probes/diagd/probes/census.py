@@ -7,7 +7,7 @@ fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that we
 import math
 from typing import Any
 
-from diagd.probes import bits, dtypes, fresh, later, spoilt
+from diagd.probes import bits, counters, dtypes, fresh, later, spoilt
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -66,6 +66,7 @@ def take(step: int) -> None:
         owned = _owned_by_all()
         _count(owned, step)
         spoilt.look(step)
+        counters.look(step)
         if not CENSUS.told_fresh and step > 2:
             CENSUS.told_fresh = True
             fresh.tell(owned, step)

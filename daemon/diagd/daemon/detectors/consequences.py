@@ -34,7 +34,9 @@ FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
 }
 # And what explains nothing of what is trained, as nothing that is trained reads it.
-BESIDE = frozenset({("numerics.nonfinite", "buffer"), ("precision.overflow", "buffer")})
+BESIDE = frozenset({
+    ("numerics.nonfinite", "buffer"), ("precision.overflow", "buffer"), ("precision.underflow", "counter"),
+})  # fmt: skip
 
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
