@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import narrowed, words
+from diagd.daemon.detectors import narrowed, own_norms, words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.dtypes import frozen_recast, recast
@@ -83,7 +83,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     causes = gradients(scene.state, found)
     told_by = {id(one.entry) for one in causes}
     found = [*causes, *(one for one in by_equal_gradients(scene.state, found) if id(one.entry) not in told_by)]
-    yield from _by_tensors(scene.state, found)
+    yield from _by_tensors(scene.state, own_norms.set_aside(scene.state, found))
 
 
 def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:
