@@ -72,6 +72,24 @@ def test_ranks_that_train_apart_may_make_other_numbers_of_steps() -> None:
     assert clocks(training({PLAIN: early, GRADIENT: LATE}), *offsets).find() == ()
 
 
+APART: Content = lambda rank, step: own(rank, step) if step else same(rank, step)  # noqa: E731 - from the first step on
+
+
+def mixing(exchanges: str, per_step: float) -> Job:
+    """Each rank's gradients are its own, and so many collectives of all ranks are issued at a step."""
+    made = training({PLAIN: APART, GRADIENT: own})
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/exchanges", 9, exchanges)
+        signals(made.state, rank, "step/collectives", range(1, 81), [per_step * step for step in range(1, 81)])
+    return made
+
+
+def test_neighbours_that_average_their_weights_are_no_replicas() -> None:
+    assert mixing("RECV,SEND", 0.05).find() == ()
+    assert mixing("none", 2.0).finds().kind == "divergence.gradient"
+    assert mixing("RECV,SEND", 2.0).finds().kind == "divergence.gradient"  # reduces too, as a pipeline's replicas do
+
+
 def test_until_it_is_known_whether_ranks_are_at_one_step_nothing_is_said_of_their_tensors() -> None:
     made = training({DDP: LATE})
     offsets = [0] * 60, [0] * 60, [0] * 60

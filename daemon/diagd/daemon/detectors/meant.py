@@ -4,7 +4,7 @@ from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import communicates
+from diagd.daemon.detectors.replicas import communicates, mixes
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -24,6 +24,8 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
         return apart or _is_given_the_same(entry, siblings)
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
+        return False
+    if all(mixes(state, rank) for rank in entry.infos):
         return False
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(

@@ -102,6 +102,20 @@ def communicates(state: JobState, rank: int) -> bool:
     return met + (within + passed) / steps >= OFTEN
 
 
+def mixes(state: JobState, rank: int) -> bool:
+    """Whether the rank exchanges what it holds with single other ones, as where neighbours average their weights.
+
+    It reduces nothing over all ranks, or over a group of them, at most of its steps. In the first of them it is not yet
+    told what else it exchanges.
+    """
+    fact, clock = state.signals.fact(rank, "data/exchanges"), state.signals.series(rank, CLOCK)
+    if clock is None or len(clock) < 2 or (fact is not None and not {"SEND", "RECV"} & set(fact[1].split(","))):
+        return False
+    groups, steps = state.detail(rank).groups, max(int(state.columns.step[rank]), 1)
+    within = sum(max(group.enqueued, 0) for group in groups if len(group.ranks) < state.world_size)
+    return _met(clock.steps, clock.values) + within / steps < OFTEN
+
+
 def _met(steps: NDArray[np.int64], values: NDArray[np.float64]) -> float:
     """Collectives a step, by how many had been entered by the end of each."""
     return float(values[-1] - values[0]) / max(float(steps[-1] - steps[0]), 1.0)
