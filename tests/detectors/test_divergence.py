@@ -11,7 +11,7 @@ from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.divergence import _of_one_moment
 from diagd.daemon.detectors.finding import Basis, Severity
 from diagd.daemon.state.model import Group
-from diagd.daemon.state.tensors import TensorInfo
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 
 DDP = TensorInfo("Net.fc.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
 PLAIN = TensorInfo("Net.fc.weight", shape=(4, 4))
@@ -176,6 +176,28 @@ def test_weights_that_part_all_at_once_are_a_fault_where_all_are_given_the_same_
     assert (found.kind, found.ranks, found.severity) == ("divergence.parameter", (2,), Severity.WARNING)
     parted = dict.fromkeys(gradients, lambda rank, step: own(rank, step) if step > 30 else same(rank, step))
     assert not training({**tensors, **parted}).find()
+
+
+def test_a_head_that_is_added_to_a_sharded_model_and_never_reduced_is_told() -> None:
+    shard = TensorInfo("Net.a.weight", shape=(4, 4), placement="fsdp2 Shard(0)", local=True)
+    head = TensorInfo("Net.heads.new.weight", shape=(4, 4))
+    made = training({shard: own}, 3, range(0, 200, 50))
+    late: dict[TensorInfo, Content] = {
+        head: lambda rank, step: own(rank, step) if step > 150 else same(rank, step),
+        replace(head, kind="gradient"): own,
+    }
+    told = ledgers(late, range(3), (150, 151, 152, 170))
+    samples = zip(told[0].rows, told[0].steps, strict=True)
+    kept = [place for place, (row, step) in enumerate(samples) if row == 0 or step > 150]
+    news = [
+        LedgerNews(one.rank, one.pid, 1, one.tensors, [one.rows[k] + 1 for k in kept], [one.steps[k] for k in kept],
+                   [one.digests[k] for k in kept])
+        for one in told
+    ]  # fmt: skip
+    made.state.tensors.apply(news, 3)
+    found = made.finds()
+    assert (found.kind, found.causes[0].key) == ("divergence.gradient", "unreduced")
+    assert found.names == ("Net.heads.new.weight",)
 
 
 def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> None:

@@ -72,6 +72,6 @@ def how_it_parted(entry: Entry, declared: bool) -> How:
     seen = entry.agreement
     if seen.last_equal == NONE:
         return How.LOADED if declared and entry.kind == "parameter" else How.NEVER
-    if seen.first_unequal <= EARLY_STEP:
+    if seen.first_unequal - max(seen.first, 0) <= EARLY_STEP:  # or with the first updates of a part that came later
         return How.UNREDUCED if entry.kind == "parameter" else How.NEVER
     return How.CHANGED
