@@ -65,6 +65,14 @@ def test_a_nan_beside_it_poisons_no_window() -> None:
     assert Learning({"loss": with_jump(loss, 120, [60.0] * 5)}).kinds() == [("loss_spike", "warning")]
 
 
+def test_a_jump_of_all_ranks_that_is_learned_anew_is_worth_knowing_and_no_more() -> None:
+    task = np.concatenate([1.1 * np.exp(-np.arange(70) / 10) + 1e-3, 5.0 * np.exp(-np.arange(50) / 7) + 0.02])
+    (found,) = Learning({"loss": task}, world=2).find()
+    assert (found.kind, found.severity) == ("training.loss_spike", "info")
+    harmed = task + 0.3 * (np.arange(120) >= 70)
+    assert ("loss_spike", "warning") in Learning({"loss": harmed}, world=2).kinds()
+
+
 def test_an_earlier_spike_does_not_hide_the_next() -> None:
     loss = with_jump(with_jump(falling(300), 200, [500.0] * 4), 245, [12.0] * 5)
     (found,) = Learning({"loss": loss}).find()

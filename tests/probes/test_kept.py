@@ -43,6 +43,19 @@ def step(watch: Kept, optimizer: Optimizer, cleared: bool, number: int = 0) -> f
     return found
 
 
+def test_gradients_in_whose_place_others_are_put_before_the_step_are_not_kept() -> None:
+    """As a shard's, which is cut out of what all have reduced."""
+    watch, optimizer = Kept(), Optimizer(3)
+    watch.after_step(optimizer, 1)
+    for number in range(2, 6):
+        watch.before_backward(number)
+        watch.after_backward()
+        for parameter in optimizer.parameters:
+            parameter.grad = gradient()
+        assert watch.before_step() == 0.0
+        watch.after_step(optimizer, number)
+
+
 @pytest.mark.parametrize("frozen", [0, 17])
 def test_gradients_that_are_cleared_are_told_from_those_that_are_not(frozen: int) -> None:
     watch, optimizer = Kept(), Optimizer(20, frozen)

@@ -103,7 +103,9 @@ class Kept:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""
         if not self._passes or (self.unsure and not self._watched):
             return None
-        return 0.0 if self._cleared or not self._watched else 1.0
+        # What was put in their place holds nothing of them, as a part of gradients that were gathered elsewhere.
+        kept = any((now := _now(place)) is not None and now[0] == number for place, number, _ in self._watched)
+        return 1.0 if kept and not self._cleared else 0.0
 
 
 def _all_now(some: list[Place]) -> list[tuple[Place, int, int]]:

@@ -32,6 +32,9 @@ HEAVY = 10.0  # times the worst before, where rewards or adversaries make the lo
 # On a plain scale, where noise is added to a loss near its floor and is large beside it on a logarithmic one: all of
 # the samples are so many times the highest before, and half of what had been gained is lost.
 TIMES, HALF = 2.0, 0.5
+# Where all ranks are given another task a loss near 0 (parts of where the run began, and of the jump) jumps and is soon
+# near 0 again, though on a logarithmic scale it does not come back.
+NEAR_0, RELEARNED = 0.1, 0.03
 FEW = 0.5  # of the ranks: if more jump at once, it is the weights' doing, not one rank's data
 
 
@@ -45,6 +48,7 @@ class Spike(NamedTuple):
     size: float  # on the logarithmic scale
     lost: float  # share of what had been gained since the run began
     back: bool
+    relearned: bool
     age: int  # samples since
 
 
@@ -80,7 +84,7 @@ def spike(rank: int, curve: Curve, wild: bool = False) -> Spike | None:
     level = logarithmic(curve.values, coarse(curve.values))
     for at in _jumps(level):
         one = _spike(rank, curve, level, at, wild)
-        if one is not None and (one.age <= SPOKEN_OF or not one.back):
+        if one is not None and (one.age <= SPOKEN_OF or not (one.back or one.relearned)):
             return one
     return None
 
@@ -114,8 +118,10 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
     if lost < worth:
         return None
     back = float(np.median(level[-OF:])) < middle + 0.5 * FAR * deviation
+    now = float(np.median(values[-OF:]))
+    relearned = not back and now < min(usual + RELEARNED * (peak - usual), NEAR_0 * curve.begin())
     size = float(after[high].max()) - middle
-    return Spike(rank, int(curve.steps[at]), usual, peak, size, float(lost), back, len(level) - at)
+    return Spike(rank, int(curve.steps[at]), usual, peak, size, float(lost), back, relearned, len(level) - at)
 
 
 def _is_plain(before: np.ndarray, after: np.ndarray) -> bool:
@@ -130,13 +136,14 @@ def _finding(run: Run, culprits: list[Spike], world: int) -> Finding:
     ranks = tuple(one.rank for one in culprits)
     alone = len(ranks) <= FEW * world
     of_rate = not alone and run.rate_rose(worst.rank, worst.step)
-    severity = Severity.WARNING if worst.lost >= (ALONE if alone else ALL) and not of_rate else Severity.INFO
+    bad = worst.lost >= (ALONE if alone else ALL) and not of_rate and (alone or not worst.relearned)
+    severity = Severity.WARNING if bad else Severity.INFO
     text = (
         f"the loss of {words.ranks_text(ranks)} jumps at step {worst.step}, from {figure(worst.before)} to"
         f" {figure(worst.peak)}"
     )
     text += ", that of the other ranks does not at that step" if alone else ""
-    text += ". It has come back" if worst.back else ""
+    text += ". It has come back" if worst.back else ". It is near 0 again" if worst.relearned else ""
     evidence = [seen(f"loss {figure(one.before)} before, {figure(one.peak)} from then on", one.rank, one.step)
                 for one in culprits[:8]]  # fmt: skip
     gradient = run.gradient(worst.rank)
