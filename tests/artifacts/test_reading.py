@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -132,6 +132,19 @@ def test_compressed_and_rotated_logs_are_one_run(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("step 3 loss 3.0\n")
     found, _ = only(tmp_path)
     assert found == {(0, 0, "loss"): [(1, 1.0), (2, 2.0), (3, 3.0)]}
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: data[:200_000] + b"xxxx" + data[200_004:]]
+)
+def test_a_compressed_log_that_is_cut_off_or_damaged_is_read_as_far_as_it_goes(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    text = "".join(f"step {step} loss {step * 7919 % 10_007}.{step * 104_729 % 10_007}\n" for step in range(60_000))
+    (tmp_path / "a.log.gz").write_bytes(damage(gzip.compress(text.encode())))
+    found, notes = only(tmp_path / "a.log.gz")
+    assert [Path(name).name for name in notes.broken] == ["a.log.gz"]
+    assert any(values for values in found.values())
 
 
 def test_progress_bars_and_colours_are_read(tmp_path: Path) -> None:

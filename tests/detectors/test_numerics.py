@@ -558,6 +558,15 @@ def test_what_was_replaced_after_the_optimizer_was_made_is_dead() -> None:
     assert one.names == ("Net.fc.weight", "Net.fc.bias", "optimizer")
 
 
+@pytest.mark.parametrize(("fed", "bare", "said"), [(3, 4, "replaced"), (0, 4, "cut off"), (3, 0, "")])
+def test_an_optimizer_of_another_copy_than_the_one_that_is_trained_with(fed: int, bare: int, said: str) -> None:
+    none = [float(bare > 0)] * 5
+    made = counts(owned=[4] * 5, bare=[bare] * 5, copies_fed=[fed] * 5, without_gradient=[bare] * 5,
+                  elements_without_gradient=none)  # fmt: skip
+    made.state.signals.put_fact(0, "parameters/without_gradient", 32, "Net.fc.weight, Net.fc.bias")
+    assert [f.causes[0].key for f in found(made) if f.kind == "training.dead_parameters"] == [said] * bool(said)
+
+
 def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> None:
     made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[2] * 5, strangers=[0] * 5, strangers_idle=[0] * 5)
     made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.decoder.weight")

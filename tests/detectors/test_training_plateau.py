@@ -47,6 +47,10 @@ def test_a_loss_that_goes_below_the_frequencies_has_learned() -> None:
     assert Learning({"loss": loss, "loss/target_entropy": np.full(3, 3.4)}).kinds() == []
 
 
+def test_of_a_loss_that_is_noise_for_the_most_part_nothing_can_be_said() -> None:
+    assert Learning({"loss": around(0.9, 0.7, 130)}).kinds() == []
+
+
 def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
     assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
 

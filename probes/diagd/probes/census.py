@@ -102,6 +102,7 @@ def _count(owned: set[int], step: int) -> None:
     _number("bare", bare, step)
     if still:
         bits.tell([p for _, p in mine], step)
+    _number("copies_fed", sum(p.grad is not None for one in NAMED.copies if (p := one.tensor()) is not None), step)
     _number("strangers", len(strangers), step)
     _number("strangers_idle", idle, step)
     _number("matrices", sum(p.dim() > 1 for _, p in mine), step)

@@ -1,7 +1,9 @@
 """Files as pieces in order; text in pieces of some megabytes that several processes read at once."""
 
+import contextlib
 import gzip
 import os
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -15,6 +17,8 @@ from diagd.daemon.artifacts.columns import Piece
 from diagd.daemon.artifacts.sources import CSV, EVENTS, JSON, STATE, WANDB, Source
 
 PIECE_BYTES = 8 << 20
+_PART_BYTES = 64 << 10  # of what is compressed: so much may be lost before a place where it is cut off
+_SPOILT = (EOFError, gzip.BadGzipFile, zlib.error)
 MANY_BYTES = 48 << 20  # below it, starting processes takes longer than reading
 MOST_PROCESSES = 8
 _LONGEST = 1 << 20  # a line that is longer is cut here
@@ -121,8 +125,8 @@ def _decoded(source: Source) -> Iterator[Piece]:
     header, delimiter = _header(source)
     with _opened(source.path) as file:
         encoding = _encoding(source.path)
-        rest = ""
-        while data := file.read(PIECE_BYTES):
+        rest, cut = "", list[str]()
+        for data in _parts(file, cut):
             lines = (rest + data.decode(encoding, "replace")).replace("\r\n", "\n").replace("\r", "\n").split("\n")
             rest = lines.pop()[:_LONGEST]
             piece = Piece(read=len(data))
@@ -132,13 +136,32 @@ def _decoded(source: Source) -> Iterator[Piece]:
         piece = Piece()
         _read([rest], source.kind, source.rank, piece, header, delimiter)
         yield piece
+    if cut:
+        yield Piece(stopped=cut[0])
+
+
+def _parts(file: BinaryIO, cut: list[str]) -> Iterator[bytes]:
+    """A file piece by piece; of what is compressed, all before the place where it is cut off or damaged."""
+    data = b""
+    try:
+        while more := file.read(_PART_BYTES):
+            data += more
+            if len(data) >= PIECE_BYTES:
+                yield data
+                data = b""
+    except _SPOILT as error:
+        cut.append("cut off" if isinstance(error, EOFError) else "damaged from here on")
+    if data:
+        yield data
 
 
 def _header(source: Source) -> tuple[list[str], str]:
     if source.kind != CSV:
         return [], ","
-    with _opened(source.path) as file:
-        return text.header_of(file.readline(_LONGEST).decode(_encoding(source.path), "replace"))
+    line = b""
+    with _opened(source.path) as file, contextlib.suppress(*_SPOILT):
+        line = file.readline(_LONGEST)
+    return text.header_of(line.decode(_encoding(source.path), "replace"))
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -151,6 +174,7 @@ def _is_plain(path: Path) -> bool:
 
 def _encoding(path: Path) -> str:
     """By its first bytes; of what is neither, each byte that is no UTF-8 is shown as such."""
-    with _opened(path) as file:
+    head = b""
+    with _opened(path) as file, contextlib.suppress(*_SPOILT):
         head = file.read(2)
     return {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head, "utf-8")

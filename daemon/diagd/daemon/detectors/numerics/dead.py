@@ -70,6 +70,25 @@ def replaced(counts: Counts) -> Dead | None:
     )  # fmt: skip
 
 
+def copied(counts: Counts) -> Dead | None:
+    """The optimizer holds one copy of the model, and another one is trained with."""
+    fed, bare, owned = counts.always("copies_fed"), counts.always("bare"), counts.last("owned")
+    if not fed or not owned or bare < owned[-1]:
+        return None
+    names = counts.names("without_gradient")
+    text = (
+        f"no step updates the model: the {bare:.0f} parameters in the optimizer have no gradient, and {fed:.0f} of"
+        " another copy of the same model have one and are in no optimizer"
+    )
+    return Dead(
+        "replaced", Severity.CRITICAL, text,
+        "the optimizer was made with one copy of the model, and the forward pass goes through another (a deepcopy, a"
+        " model that was built or loaded anew)",
+        (*names, "optimizer"), counts.since("copies_fed"), 0.95,
+        (f"{fed:.0f} parameters with a gradient in a copy in no optimizer, none of the {bare:.0f} in the owned one",),
+    )  # fmt: skip
+
+
 def forgotten(counts: Counts) -> Dead | None:
     """Parameters with gradients that are in no optimizer, behind others that are, or in one module with them.
 
@@ -208,4 +227,12 @@ def _is_fed(weight: Weight) -> bool:
     return len(values) > 0 and bool(values[-3:].min() > FADED * values.max())
 
 
-_RULES: tuple[Callable[[Counts], Dead | None], ...] = (replaced, forgotten, frozen_output, cut_off, zero, unmoved)
+_RULES: tuple[Callable[[Counts], Dead | None], ...] = (
+    replaced,
+    copied,
+    forgotten,
+    frozen_output,
+    cut_off,
+    zero,
+    unmoved,
+)

@@ -24,6 +24,7 @@ LONG = 2000  # steps after which it is no longer patience that is asked for: unt
 SKIPPED = 2  # the first may be far off: it is of untrained biases
 AT_CHANCE = 0.03  # of the targets' entropy: so near to it a loss stays that knows how often there is each class alone
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
+MOST_NOISE = 0.5  # of the loss
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
 STILL_WARM = 0.5  # of the highest learning rate: below it the schedule is over or has not begun
 
@@ -79,6 +80,8 @@ def is_flat(curve: Curve, least: int = LEAST) -> bool:
     values = curve.values[SKIPPED:]
     if len(values) < least:
         return False
+    if noise(values) > MOST_NOISE * abs(float(np.median(values))):
+        return False  # it may rise or fall by a lot, and none would see it
     third = len(values) // 3
     early, middle, late = values[:third], values[third : 2 * third], values[-third:]
     deviation = max(noise(values), 1e-3 * abs(float(np.median(values))))
