@@ -11,6 +11,7 @@ from typing import Any
 from diagd.probes import rank, sites
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
+from diagd.probes.carried import carried
 from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe, around, disguised, wrapper
 from diagd.probes.state import STATE
@@ -94,12 +95,13 @@ def note_exception(kind: type[BaseException], error: BaseException | None, trace
 
 
 def _described(what: str, kind: type[BaseException], error: BaseException | None, traceback: Any) -> dict[str, Any]:
+    message, elsewhere = carried(_text(error))
     return {
         "what": what,
         "type": kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
-        "message": _text(error)[:2000],
+        "message": message[:2000],
         "code": 1,
-        "frames": sites.frames_of(traceback),
+        "frames": elsewhere + sites.frames_of(traceback),
         "at_ns": time.monotonic_ns(),
     }
 

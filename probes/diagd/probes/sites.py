@@ -44,6 +44,11 @@ def kind_of_file(filename: str) -> int:
     return _BELOW if filename.startswith(_folders) else _USER
 
 
+def is_users(filename: str) -> bool:
+    """Whether a file is the user's own."""
+    return kind_of_file(filename) == _USER
+
+
 def kind_of(code: CodeType) -> int:
     entry = _codes.get(id(code))
     if entry is not None:

@@ -4,15 +4,17 @@ from collections.abc import Iterable
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.state.model import ASKS, CALL, Detail, Frame, Stack
+from diagd.daemon.state.model import ASKS, CALL, Detail, Frame, Operation, Stack
 
 MOST = 5  # locations a rank (report.schema.json)
+CLOCKS_S = 0.5  # apart, at most, are the rank's and its agent's
 
 
 def at_wait(detail: Detail, wait: Wait | None) -> tuple[Location, ...]:
     """A rank inside an operation: the call's site first, then outward by its stack."""
     site = [wait.op.site] if wait is not None and wait.op.site is not None else []
-    found = [*site, *_user_frames(detail.stack)]
+    frames = () if site and wait is not None and _is_older(detail.stack, wait.op) else _user_frames(detail.stack)
+    found = [*site, *frames]
     if not found and detail.backward_site is not None:  # C++ issued it, and no stack was to be had
         found = [detail.backward_site]
     return _locations(detail.rank, found)
@@ -83,6 +85,11 @@ def told(text: str) -> Frame | None:
 def first(locations: Iterable[Location], rank: int | None = None) -> Frame | None:
     """The first frame, of one rank or of any."""
     return next((place.frame for place in locations if rank is None or place.rank == rank), None)
+
+
+def _is_older(stack: Stack | None, op: Operation) -> bool:
+    """Whether the stack was taken before the rank came to the operation: it says who called another one then."""
+    return stack is not None and 0.0 < stack.taken_s < op.entered_s - CLOCKS_S
 
 
 def _user_frames(stack: Stack | None) -> tuple[Frame, ...]:
