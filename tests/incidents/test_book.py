@@ -379,3 +379,12 @@ def test_what_does_not_follow_stays_an_incident_of_its_own(first: Finding, then:
     state.tick(state.now_s + after_s)
     book.update([first, then], state)
     assert {i.kind for i in book.incidents} == {first.kind, then.kind}
+
+
+def test_a_death_ends_nothing_that_was_said_of_what_is_computed() -> None:
+    book, state = IncidentBook(), job(2).state
+    parted = told("divergence.parameter", step=20)
+    book.update([parted], state)
+    state.tick(state.now_s + 1)
+    book.update([told("exit.error", Severity.CRITICAL, step=30), parted], state)
+    assert [(i.kind, i.is_open) for i in book.incidents] == [("exit.error", True), ("divergence.parameter", True)]

@@ -111,7 +111,8 @@ class IncidentBook:
         """A death of a rank ends what was said of its being late."""
         if finding.kind.startswith("exit."):
             for incident in self._incidents:
-                if incident.is_open and incident.severity != Severity.CRITICAL and _overlap(incident, finding):
+                late = incident.kind.partition(".")[0] in _WAITS and incident.severity != Severity.CRITICAL
+                if incident.is_open and late and _overlap(incident, finding):
                     _resolve(incident, now_s)
 
     def _deepen(self, finding: Finding, state: JobState) -> Incident | None:
