@@ -48,6 +48,16 @@ def test_a_rank_with_any_sign_of_life_is_late_and_never_critical(sign: str) -> N
     assert (found.ranks, found.waiting_ranks, found.severity) == ((2,), (0, 1), Severity.WARNING)
 
 
+@pytest.mark.parametrize(("since_s", "late"), [(0.0, False), (15.0, True)])
+def test_who_waits_for_a_rank_that_goes_on_receiving_does_not_say_that_its_sender_is_late(
+    since_s: float, late: bool
+) -> None:
+    groups = {"0": (0, 1, 2), "side": (1, 2)}
+    made = job(3, groups=groups).waits(2, "BROADCAST", seq=1, group="side", since_s=15.0).outside(0).works(0, "cpu")
+    found = made.receives(1, peer=0, since_s=since_s).passes(1.0).find()
+    assert {f.ranks for f in found} == ({(0,)} if late else set())
+
+
 def test_a_late_rank_that_reads_or_writes_is_slowed_by_its_host() -> None:
     assert two_wait_for_rank_2().outside(2).works(2, "io").passes(20).finds().kind == "slow.host"
 

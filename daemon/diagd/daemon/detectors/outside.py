@@ -126,9 +126,16 @@ def _suspended(found: Finding, ranks: tuple[int, ...]) -> Finding | None:
     return replace(found, ranks=ranks, waiting_ranks=(), summary=text, key="suspended")
 
 
-def _late(scene: Scene, root: Root) -> Finding:
-    """Alive and late: speed, not a hang, unless the wait has already brought the job down."""
+def _late(scene: Scene, root: Root) -> Finding | None:
+    """Alive and late: speed, not a hang, unless the wait has already brought the job down.
+
+    Those that wait for it themselves say how late it is; who waits for one of them may do so by the job's design, as an
+    evaluator does for weights.
+    """
     rank = root.rank
+    direct = [scene.age_s(w) for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None]
+    if direct and max(direct) < _late_s(scene, root) and not root.failed:
+        return None
     phase = scene.state.phases[rank]
     io = "it reads or writes" in root.life.signs and not root.life.busy
     kind = "slow.data" if root.starved else "slow.host" if io else "slow.straggler"
