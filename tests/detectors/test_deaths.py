@@ -36,6 +36,18 @@ def test_of_a_lone_process_nothing_is_said_of_other_ranks() -> None:
     assert "other ranks" in two_wait().raises(2).passes(2).finds().causes[0].text
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["DataLoader worker (pid 77) is killed by signal: Killed. ", "DataLoader worker (pid(s) 77) exited unexpectedly"],
+)
+def test_a_data_worker_that_was_killed_is_no_error_of_the_script(said: str) -> None:
+    found = two_wait().raises(2, "RuntimeError", said).passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (2,), "worker")
+    assert "out-of-memory killer" in str(entry(found.kind).fix("worker").as_json())
+    raised = "Caught KeyError in DataLoader worker process 0. KeyError: 7"
+    assert two_wait().raises(2, "KeyError", raised).passes(2).finds().causes[0].key == "exception"
+
+
 def test_parameters_that_took_no_part_in_the_step_before_are_told_as_the_reason() -> None:
     said = "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates"
     found = two_wait().raises(2, "RuntimeError", said).passes(2).finds()

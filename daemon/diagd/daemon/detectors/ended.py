@@ -8,6 +8,7 @@ from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 
+LOST_WORKER = "DataLoader worker (pid"  # as torch begins it; what a worker itself raises it hands on as that
 UNREDUCED = "Expected to have finished reduction in the prior iteration"  # of DDP's reducer, at the next forward pass
 GROWTH_RATIO = 1.5  # memory grew by half or more before a kill: worth saying
 STILL_GROWS_RATIO = 1.1  # and by so much in the last seconds: what levelled off before did not kill it
@@ -132,6 +133,8 @@ def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
             "in the step before, parameters of its model took no part in the loss, on this rank alone or on some: DDP"
             " still waits for their gradients",
         )
+    if death.kind == "exit.error" and _lost_worker(death):
+        return "worker", f"a data worker of it was ended{_by(death)}: no error of the script's own code raised that"
     if death.kind == "exit.error":
         return "exception", "its own code failed; the errors of the other ranks are consequences"
     if end.oom_killed:
@@ -147,6 +150,17 @@ def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", "a signal from outside ended it"
+
+
+def _lost_worker(death: Death) -> bool:
+    """Whether its loader found a worker dead, and raised for that alone."""
+    message = death.detail.ending.message if death.detail.ending is not None else ""
+    return message.startswith(LOST_WORKER)
+
+
+def _by(death: Death) -> str:
+    ends = [child.exit for child in death.detail.children if child.role == "worker" and child.exit]
+    return f" ({ends[0]})" if ends else " by a signal, or crashed"
 
 
 def _growth(death: Death) -> Evidence | None:
