@@ -125,6 +125,12 @@ def test_a_summary_names_what_was_before_a_restart() -> None:
     assert summary_lines(said)[0].startswith("3 ranks, no training step seen since the restart; ")
 
 
+def test_a_command_that_failed_without_a_verdict_is_said_to_have() -> None:
+    said = report(ranks=0)
+    said["job"]["exit_code"] = 3
+    assert summary_lines(said)[0].endswith("; no incident, and the command ended with exit code 3.")
+
+
 def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None:
     assert summary_lines(report(ranks=0)) == [
         "No rank was seen (no torch.distributed, no optimizer step); no incident."

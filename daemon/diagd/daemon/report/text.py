@@ -110,6 +110,9 @@ def summary_lines(report: Json) -> list[str]:
     attempt = report["job"].get("attempt") or 0
     ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
     verdict = _incidents(incidents, attempt) if report.get("judged", True) else "not judged"
+    code = report["job"].get("exit_code")
+    if code and not incidents:  # the launcher itself, or what it was to start, has failed
+        verdict += f", and the command ended with exit code {code}"
     lines = [f"{ranks}; {verdict}."]
     if drill := drill_text(report.get("notes") or []):
         lines.append(_cut(f"{_one_line(drill)}."))
