@@ -40,6 +40,14 @@ def test_it_takes_the_time_that_it_took_when_asked_to(monkeypatch: pytest.Monkey
     assert 2 < sum(slept) < 20
 
 
+def test_a_recording_that_is_cut_off_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with unpacked("ek_sigkill_forward") as path:
+        whole = path.read_bytes()
+    (tmp_path / "cut.rec").write_bytes(whole[: len(whole) // 2])
+    main(["replay", str(tmp_path / "cut.rec")])
+    assert capsys.readouterr().out.endswith("; the recording ends before the job does.\n")
+
+
 @pytest.mark.parametrize("content", [None, b"", b"something else"])
 def test_what_is_no_recording_is_said_to_be_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None

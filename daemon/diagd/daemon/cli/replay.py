@@ -109,7 +109,8 @@ class _Player:
         for job_id, (state, incidents) in jobs.items():
             lasted_s = state.now_s - self._began_s
             count = f"{len(incidents)} incident{'s' * (len(incidents) != 1)}" if incidents else "no incident"
-            click.echo(f"job {job_id}: {len(state.ranks())} ranks, {lasted_s:.0f} s; {count}.")
+            cut = "" if state.ended_s is not None else "; the recording ends before the job does"
+            click.echo(f"job {job_id}: {len(state.ranks())} ranks, {lasted_s:.0f} s; {count}{cut}.")
 
     def _write(self, text: str) -> None:
         click.echo(f"+{self._now_s - self._began_s:.1f} s {text}", nl=False)
