@@ -147,6 +147,18 @@ def test_a_compressed_log_that_is_cut_off_or_damaged_is_read_as_far_as_it_goes(
     assert any(values for values in found.values())
 
 
+def test_a_table_with_decimal_commas_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("step;loss\n1;2,25\n2;1,5\n")
+    found, _ = only(tmp_path / "a.csv")
+    assert found == {(0, 0, "loss"): [(1, 2.25), (2, 1.5)]}
+
+
+def test_what_is_no_text_is_no_log(tmp_path: Path) -> None:
+    numbers = bytes(n * 7919 % 251 for n in range(5000))
+    (tmp_path / "core.log").write_bytes(numbers)
+    assert runs_of([tmp_path / "core.log"]) == ([], {})
+
+
 def test_progress_bars_and_colours_are_read(tmp_path: Path) -> None:
     bars = "".join(
         f"\r {s * 10}%|{'█' * s}  | {s}/9 [00:01<00:02, 3.1it/s, loss={s}.5]" for s in range(4) for _ in range(3)

@@ -50,6 +50,10 @@ class RunFiles:
         return sum(source.size for stream in self.streams for source in stream)
 
 
+_TEXT = bytes(range(32, 256)) + b"\b\t\n\f\r\x1b"  # printable, of whatever encoding, and what steers a terminal
+_BINARY = 0.05  # of a file's beginning is neither
+
+
 def runs_of(paths: Sequence[Path]) -> tuple[list[RunFiles], dict[Path, str]]:
     """The runs that the paths hold, and the files of which none could be made, with the reason."""
     problems: dict[Path, str] = {}
@@ -98,6 +102,8 @@ def _by_head(path: Path, kind: str) -> str:
         head = file.read(_HEAD)
     if head.startswith(wandb.MAGIC):
         return WANDB
+    if _is_binary(head):
+        return ""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if kind == STATE or text.startswith(("{", "[")):
         if kind == STATE and _HISTORY.search(text):
@@ -108,6 +114,13 @@ def _by_head(path: Path, kind: str) -> str:
         if kind == STATE:
             return STATE if text.startswith("[") else ""
     return kind or LOG
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether it is no text, by bytes that no text in one-byte characters has many of."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return False
+    return len(head.translate(None, _TEXT)) > _BINARY * len(head)
 
 
 def _is_printed_dict(line: str) -> bool:
