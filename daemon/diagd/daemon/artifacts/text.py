@@ -158,7 +158,7 @@ def read_csv(lines: Iterable[str], rank: int, piece: Piece, header: list[str], d
         if not line:
             continue
         if delimiter == ";":  # as spreadsheets write it where the comma stands before decimals
-            line = line.replace(",", ".")  # noqa: PLW2901 - numbers alone are read
+            line = line.replace(",", ".")
         fields = next(csv.reader([line], delimiter=delimiter), []) if '"' in line else line.split(delimiter)
         if len(fields) != len(header):
             piece.skip(OTHER_COLUMNS)
