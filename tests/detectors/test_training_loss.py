@@ -69,6 +69,9 @@ def test_a_jump_of_all_ranks_that_is_learned_anew_is_worth_knowing_and_no_more()
     task = np.concatenate([1.1 * np.exp(-np.arange(70) / 10) + 1e-3, 5.0 * np.exp(-np.arange(50) / 7) + 0.02])
     (found,) = Learning({"loss": task}, world=2).find()
     assert (found.kind, found.severity) == ("training.loss_spike", "info")
+    task[:3] = 3.4, 0.8, 0.14  # learned at once
+    task[3:70] = 0.05 * np.exp(-np.arange(67) / 15) + 1e-3
+    assert Learning({"loss": task}, world=2).kinds() == [("loss_spike", "info")]
     harmed = task + 0.3 * (np.arange(120) >= 70)
     assert ("loss_spike", "warning") in Learning({"loss": harmed}, world=2).kinds()
 

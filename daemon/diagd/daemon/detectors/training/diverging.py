@@ -15,6 +15,7 @@ from diagd.daemon.detectors.training.spike import spike, together
 
 WIDTH = 9  # samples of the median that stands for the level
 LEAST = 24
+FIRST = 3  # samples
 LASTS = 24  # samples since the best level
 LOST = 1.5  # times what had been gained since the run began, and
 WORSE = (
@@ -108,7 +109,8 @@ def _rising(rank: int, curve: Curve) -> Divergence | None:
     back = highest - float(smooth_level[-1]) > RETURNED * (highest - float(smooth_level[at]))
     if now - best < enough or (smooth_level[-1] - smooth_level[at]) < FAR * deviation / 2 or back:
         return None
-    if float(np.median(curve.values[-LASTS // 2 :])) < curve.begin():
+    # What is learned in a few samples is no longer what it began with by the time that others are a beginning still.
+    if float(np.median(curve.values[-LASTS // 2 :])) < max(curve.begin(), float(np.median(curve.values[:FIRST]))):
         return None
     blown = now > BLOWN * max(curve.begin(), abs(best), least)
     return Divergence(rank, int(curve.steps[at + WIDTH - 1]), best, now, blown)

@@ -32,8 +32,8 @@ HEAVY = 10.0  # times the worst before, where rewards or adversaries make the lo
 # On a plain scale, where noise is added to a loss near its floor and is large beside it on a logarithmic one: all of
 # the samples are so many times the highest before, and half of what had been gained is lost.
 TIMES, HALF = 2.0, 0.5
-# Where all ranks are given another task a loss near 0 (parts of where the run began, and of the jump) jumps and is soon
-# near 0 again, though on a logarithmic scale it does not come back.
+# Where all ranks are given another task a loss near 0 (a part of the jump) jumps and is soon near 0 again, though on a
+# logarithmic scale it does not come back.
 NEAR_0, RELEARNED = 0.1, 0.03
 FEW = 0.5  # of the ranks: if more jump at once, it is the weights' doing, not one rank's data
 
@@ -119,7 +119,7 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
         return None
     back = float(np.median(level[-OF:])) < middle + 0.5 * FAR * deviation
     now = float(np.median(values[-OF:]))
-    relearned = not back and now < min(usual + RELEARNED * (peak - usual), NEAR_0 * curve.begin())
+    relearned = not back and usual < NEAR_0 * peak and now < usual + RELEARNED * (peak - usual)
     size = float(after[high].max()) - middle
     return Spike(rank, int(curve.steps[at]), usual, peak, size, float(lost), back, relearned, len(level) - at)
 
