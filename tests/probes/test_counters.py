@@ -10,6 +10,7 @@ from torch import nn
 from diagd.probes import counters, inventory
 from diagd.probes.box.ledger import Kind
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.named import NAMED
 from diagd.probes.placement import PLAIN
 from diagd.probes.signals import SIGNALS
 
@@ -32,7 +33,7 @@ def _clean(recording: BoxWriter) -> Iterator[None]:
 
 def said_after(box: BoxWriter, dtype: torch.dtype, ticks: int, most: int = 1 << 30, every: int = 1) -> str:
     meter = Meter(dtype)
-    counters.follow([inventory.Found("Meter.ticks", Kind.BUFFER, meter, "ticks", PLAIN, 0)])
+    NAMED.follow([inventory.Found("Meter.ticks", Kind.BUFFER, meter, "ticks", PLAIN, 0)])
     for tick in range(1, ticks + 1):
         meter.ticks += (tick <= most) * (tick % every == 0)
         if tick % 64 == 0:
@@ -64,7 +65,7 @@ def test_what_goes_on_or_rests_elsewhere_is_not(
 def test_a_constant_of_that_value_has_not_counted(recording: BoxWriter) -> None:
     meter = Meter(torch.bfloat16)
     meter.ticks.fill_(256.0)
-    counters.follow([inventory.Found("Meter.ticks", Kind.BUFFER, meter, "ticks", PLAIN, 0)])
+    NAMED.follow([inventory.Found("Meter.ticks", Kind.BUFFER, meter, "ticks", PLAIN, 0)])
     for step in range(1, 9):
         counters.look(step)
     SIGNALS.record("marker", 0.0, 1)

@@ -11,6 +11,7 @@ from torch import nn
 from diagd.probes import inventory, spoilt
 from diagd.probes.box.ledger import Flag, Kind
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.named import NAMED
 from diagd.probes.placement import PLAIN
 from diagd.probes.signals import SIGNALS
 
@@ -35,7 +36,7 @@ def _clean(recording: BoxWriter) -> Iterator[None]:
 
 def follow(gauge: nn.Module, flags: int = 0) -> None:
     names = ("level", "other")
-    spoilt.follow([inventory.Found(f"Gauge.{n}", Kind.BUFFER, gauge, n, PLAIN, flags) for n in names])
+    NAMED.follow([inventory.Found(f"Gauge.{n}", Kind.BUFFER, gauge, n, PLAIN, flags) for n in names])
     spoilt.look(1)
 
 

@@ -8,27 +8,15 @@ tab between them.
 """
 
 import sys
-import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
-from diagd.probes import inventory, later
-from diagd.probes.box.ledger import Kind
+from diagd.probes import later
+from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 EXACT = {"bfloat16": 256.0, "float16": 2048.0}  # the first integer whose successor the dtype does not have
 LOOKS = 2  # in a row at which it stands there
 MOST = 32
-
-
-class _Buffer(NamedTuple):
-    name: str
-    module: "weakref.ref[Any]"
-    leaf: str
-
-    def tensor(self) -> Any:
-        module = self.module()
-        tensor = inventory.held(module, self.leaf, Kind.BUFFER) if module is not None else None
-        return tensor if tensor is not None and tensor.numel() == 1 and _dtype(tensor) in EXACT else None
 
 
 class _Count:
@@ -53,7 +41,6 @@ class _Counters:
     """This process's."""
 
     def __init__(self) -> None:
-        self.buffers: list[_Buffer] = []
         self.seen: dict[str, _Count] = {}
         self.lines: list[str] = []
 
@@ -61,21 +48,20 @@ class _Counters:
 COUNTERS = _Counters()
 
 
-def follow(found: list[inventory.Found]) -> None:
-    """Look at these from now on."""
-    COUNTERS.buffers = [_Buffer(f.name, weakref.ref(f.module), f.leaf) for f in found if f.kind == Kind.BUFFER]
-
-
 def look(step: int) -> None:
     """See what they have come to."""
     torch = sys.modules["torch"]
-    held = [(one.name, tensor) for one in COUNTERS.buffers if (tensor := one.tensor()) is not None][:MOST]
+    held = [(one.name, t) for one in NAMED.buffers if _is_wanted(t := one.tensor())][:MOST]
     for device in {tensor.device for _, tensor in held}:
         here = [(name, tensor) for name, tensor in held if tensor.device == device]
         about = [(name, _dtype(tensor)) for name, tensor in here]
         with later.unseen(torch):
             values = torch.stack([tensor.reshape(()).float() for _, tensor in here])
             later.read(values, lambda numbers, about=about: _judge(about, numbers, step))  # type: ignore[misc]
+
+
+def _is_wanted(tensor: Any) -> bool:
+    return tensor is not None and tensor.numel() == 1 and _dtype(tensor) in EXACT
 
 
 def _judge(about: list[tuple[str, str]], values: list[float], step: int) -> None:

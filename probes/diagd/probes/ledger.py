@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import counters, digest, dtypes, gradients, inventory, registered, spoilt, states, sweeps, turns
+from diagd.probes import digest, dtypes, gradients, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
@@ -291,8 +291,6 @@ def _look(optimizer: Any) -> None:
     LEDGER.gradients.clear()
     survey = inventory.survey(optimizer)
     NAMED.take(survey)
-    spoilt.follow(survey.found)
-    counters.follow(survey.found)
     buffers = [(f.name, f.tensor()) for f in survey.found if f.kind == layout.Kind.BUFFER]
     dtypes.buffers([(name, tensor) for name, tensor in buffers if tensor is not None and dtypes.is_wanted(tensor)])
     for found in survey.found:

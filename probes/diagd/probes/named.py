@@ -25,11 +25,26 @@ class Parameter(NamedTuple):
         return module.__dict__["_parameters"].get(self.leaf) if module is not None else None
 
 
+class Buffer(NamedTuple):
+    """A buffer, likewise."""
+
+    name: str
+    module: "weakref.ref[Any]"
+    leaf: str
+    saved: bool  # with the model
+
+    def tensor(self) -> Any:
+        """What lies here of it; None where there is nothing to read."""
+        module = self.module()
+        return inventory.held(module, self.leaf, Kind.BUFFER) if module is not None else None
+
+
 class Named:
     """What the last look at the models has found, in the order in which their modules were registered."""
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
+        self.buffers: list[Buffer] = []
         self.copies: list[Parameter] = []  # of models that no optimizer trains, and that are as a trained one
         self.strangers: list[Place] = []  # in an optimizer, and in no module
         self.looks = 0
@@ -43,6 +58,7 @@ class Named:
         self._names.clear()
         self.looks += 1
         self.strangers = survey.strangers
+        self.follow(survey.found)
         for found in survey.found:
             if found.kind == Kind.PARAMETER:
                 table = self.copies if found.flags & Flag.COPY else self.parameters
@@ -51,6 +67,14 @@ class Named:
                 module = weakref.ref(found.module)
                 table.append(Parameter(found.name, model, owned, trained, module, found.leaf))
         self._names.update((id(held), one.name) for one, held in self.held())
+
+    def follow(self, found: list[inventory.Found]) -> None:
+        """Know these buffers, and no others."""
+        self.buffers = [
+            Buffer(one.name, weakref.ref(one.module), one.leaf, not one.flags & Flag.TRANSIENT)
+            for one in found
+            if one.kind == Kind.BUFFER
+        ]
 
     def name(self, tensor: Any) -> str | None:
         """The name of a parameter of some model; None where it is in none, or its model is not told apart."""

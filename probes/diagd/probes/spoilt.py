@@ -8,11 +8,10 @@ inf, with tabs between them.
 """
 
 import sys
-import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
-from diagd.probes import inventory, later
-from diagd.probes.box.ledger import Flag, Kind
+from diagd.probes import later
+from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 FEW, MANY = 2, 65_536  # elements
@@ -21,25 +20,10 @@ SHOWN = 8
 _HALVES = ("float16", "bfloat16")
 
 
-class _Buffer(NamedTuple):
-    """One of them, by where it is held."""
-
-    name: str
-    module: "weakref.ref[Any]"
-    leaf: str
-
-    def tensor(self) -> Any:
-        module = self.module()
-        tensor = inventory.held(module, self.leaf, Kind.BUFFER) if module is not None else None
-        wanted = tensor is not None and tensor.is_floating_point() and FEW <= tensor.numel() <= MANY
-        return tensor if wanted else None
-
-
 class _Spoilt:
     """What is known of this process's."""
 
     def __init__(self) -> None:
-        self.buffers: list[_Buffer] = []
         self.finite: set[str] = set()  # seen to be, and not told of since
         self.lines: list[str] = []
 
@@ -47,22 +31,20 @@ class _Spoilt:
 SPOILT = _Spoilt()
 
 
-def follow(found: list[inventory.Found]) -> None:
-    """Look at these from now on."""
-    kept = [f for f in found if f.kind == Kind.BUFFER and not f.flags & Flag.TRANSIENT]
-    SPOILT.buffers = [_Buffer(f.name, weakref.ref(f.module), f.leaf) for f in kept]
-
-
 def look(step: int) -> None:
     """See which of them are finite."""
     torch = sys.modules["torch"]
-    held = [(one.name, t) for one in SPOILT.buffers if (t := one.tensor()) is not None][:BUFFERS]
+    held = [(one.name, t) for one in NAMED.buffers if one.saved and _is_wanted(t := one.tensor())][:BUFFERS]
     for device in {tensor.device for _, tensor in held}:
         here = [(name, tensor) for name, tensor in held if tensor.device == device]
         about = [(name, str(tensor.dtype).removeprefix("torch.")) for name, tensor in here]
         with later.unseen(torch):
             counts = torch.stack([one(t).sum() for _, t in here for one in (torch.isnan, torch.isposinf)])
             later.read(counts, lambda values, about=about: _judge(about, values, step))  # type: ignore[misc]
+
+
+def _is_wanted(tensor: Any) -> bool:
+    return tensor is not None and tensor.is_floating_point() and FEW <= tensor.numel() <= MANY
 
 
 def _judge(about: list[tuple[str, str]], values: list[float], step: int) -> None:

@@ -53,7 +53,7 @@ def _refuse_report(path: Path) -> None:
     """A report without a dump has its verdicts already."""
     where = path if path.is_dir() else path.parent
     report = where / "report.json"
-    if report not in (path, *_alone(where)) or not report.is_file():
+    if path not in (where, report) or not report.is_file() or (path == where and not _is_alone(report)):
         return
     raise DiagdError(
         f"{path}: is a report of diagd's, and no dump",
@@ -62,9 +62,9 @@ def _refuse_report(path: Path) -> None:
     )
 
 
-def _alone(where: Path) -> list[Path]:
-    """The one file that a folder holds, of those that may be dumps."""
-    return found if _special(where) is None and len(found := _files(where)) == 1 else []
+def _is_alone(report: Path) -> bool:
+    """Whether its folder holds nothing else that may be a dump."""
+    return _special(report.parent) is None and _files(report.parent) == [report]
 
 
 def _special(path: Path) -> Source | None:

@@ -53,11 +53,11 @@ def _once_together(state: JobState) -> list[tuple[int, ...]]:
 
     Whether gradients are equal still cannot be seen of ranks that are at different steps.
     """
-    reduced: dict[tuple[str, tuple[int, ...]], int] = {}
-    for entry in state.tensors.entries:
-        if entry.kind == "gradient" and entry.agreement.last_equal > BEGUN:
-            key = entry.name.partition(".")[0], tuple(sorted(entry.infos))
-            reduced[key] = max(reduced.get(key, 0), entry.agreement.last_equal)
+    reduced = {
+        (e.name.partition(".")[0], tuple(sorted(e.infos)))
+        for e in state.tensors.entries
+        if e.kind == "gradient" and e.agreement.last_equal > BEGUN
+    }
     weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal]
     return sorted({
         ranks for e in weights

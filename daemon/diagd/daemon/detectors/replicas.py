@@ -97,7 +97,7 @@ def communicates(state: JobState, rank: int) -> bool:
     # What the numbers say may be newer than what the clock does, which tells of the groups of all ranks. An outer
     # optimizer that averages weights now and then counts as the steps from its first one on: each of them meets.
     met = min(_met(clock.steps, clock.values), _met(clock.steps[:EARLY], clock.values[:EARLY]))
-    within = sum(max(group.enqueued, 0) for group in groups if len(group.ranks) < state.world_size)
+    within = _within(state, rank)
     passed = max(int(columns.operations[rank]) - issued, 0)
     return met + (within + passed) / steps >= OFTEN
 
@@ -111,9 +111,12 @@ def mixes(state: JobState, rank: int) -> bool:
     fact, clock = state.signals.fact(rank, "data/exchanges"), state.signals.series(rank, CLOCK)
     if clock is None or len(clock) < 2 or (fact is not None and not {"SEND", "RECV"} & set(fact[1].split(","))):
         return False
-    groups, steps = state.detail(rank).groups, max(int(state.columns.step[rank]), 1)
-    within = sum(max(group.enqueued, 0) for group in groups if len(group.ranks) < state.world_size)
-    return _met(clock.steps, clock.values) + within / steps < OFTEN
+    return _met(clock.steps, clock.values) + _within(state, rank) / max(int(state.columns.step[rank]), 1) < OFTEN
+
+
+def _within(state: JobState, rank: int) -> int:
+    """Collectives that the rank has issued on groups of some of the ranks."""
+    return sum(max(g.enqueued, 0) for g in state.detail(rank).groups if len(g.ranks) < state.world_size)
 
 
 def _met(steps: NDArray[np.int64], values: NDArray[np.float64]) -> float:
