@@ -150,3 +150,12 @@ def test_without_a_limit_the_machine_is_the_limit(tmp_path: Path) -> None:
     write(root / "job/memory.current", str(90 * MIB))
     found = room(Procfs(proc), Cgroups(Procfs(proc), root).memory_folders(7))
     assert (found.limit, found.available, found.swap_used, found.pressure_percent) == (64 * MIB, 32 * MIB, MIB, 0.0)
+
+
+def test_what_answers_of_the_flight_recorder_leave_behind_is_bounded_by_the_servers_threads(tmp_path: Path) -> None:
+    rank(tmp_path)
+    meter = MemoryMeter(7, Procfs(tmp_path))
+    assert "memory/answers" not in read(meter, tmp_path, 100.0)
+    for length in range(1, 11):
+        meter.note_answer(length)
+    assert read(meter, tmp_path, 200.0)["memory/answers"] == 12 * sum(range(3, 11))

@@ -76,6 +76,15 @@ def test_a_jump_of_all_ranks_that_is_learned_anew_is_worth_knowing_and_no_more()
     assert ("loss_spike", "warning") in Learning({"loss": harmed}, world=2).kinds()
 
 
+def test_a_rise_below_what_a_run_learned_at_once_began_with_is_no_divergence() -> None:
+    begun = np.concatenate([[3.4, 0.8, 0.14], 0.05 * np.exp(-np.arange(80) / 15) + 1e-3])
+    rises = np.concatenate([begun, np.linspace(0.01, 0.3, 60)])
+    assert "loss_divergence" not in {kind for kind, _ in Learning({"loss": rises}, world=2).kinds()}
+    assert "loss_divergence" in {
+        kind for kind, _ in Learning({"loss": np.append(rises, np.linspace(0.3, 2, 60))}).kinds()
+    }
+
+
 def test_an_earlier_spike_does_not_hide_the_next() -> None:
     loss = with_jump(with_jump(falling(300), 200, [500.0] * 4), 245, [12.0] * 5)
     (found,) = Learning({"loss": loss}).find()
