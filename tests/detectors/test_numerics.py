@@ -574,6 +574,14 @@ def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> 
     assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
 
 
+@pytest.mark.parametrize(("fresh", "severity"), [(1, "warning"), (0, "info")])
+def test_parameters_in_a_plain_container_were_to_train_where_they_are_new(fresh: int, severity: str) -> None:
+    made = counts(unlisted=[0, 2, 2, 2, 2], unlisted_fresh=[fresh] * 4, unowned=[2] * 5)
+    made.state.signals.put_fact(0, "parameters/unlisted", 32, "Net.parts[0].weight, Net.parts[0].bias")
+    (one,) = found(made)
+    assert (one.causes[0].key, one.severity.value, one.names[0]) == ("unlisted", severity, "Net.parts[0].weight")
+
+
 @pytest.mark.parametrize(("beside", "severity"), [(1, "warning"), (0, "info")])
 def test_a_few_in_front_of_all_others_may_be_meant_to_rest_unless_their_module_trains(
     beside: int, severity: str
@@ -849,6 +857,9 @@ def test_a_group_that_stands_at_zero_beside_others_is_frozen_on_purpose() -> Non
         ([0.0002] * 600, 2, "stepped 2 times in 600 training steps, and the learning rate is still 0.0002 of 0.01"),
         ([0.01] * 600, 2, ""),  # once an epoch
         ([0.01] * 300, 0, ""),  # not known yet
+        ([0.0002] * 110, 5, "stepped 5 times in 110 training steps, and the learning rate is still 0.0002 of 0.01"),
+        ([0.0002] * 110, 4, ""),
+        ([0.0002] * 99, 5, ""),
         ([step / 1e5 for step in range(1, 601)], 590, ""),
     ],
 )

@@ -8,7 +8,7 @@ from torch import nn
 
 from diagd.daemon.agent.signals import SignalReader
 from diagd.daemon.state.signals import Series, SignalBook
-from diagd.probes import census, inventory, later, losses, norms
+from diagd.probes import census, inventory, later, losses, norms, unlisted
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.budget import BUDGET
@@ -22,7 +22,7 @@ Loss = Callable[[], torch.Tensor]
 @contextmanager
 def clean() -> Iterator[None]:
     """Nothing is known of an earlier test's models."""
-    for thing in (norms.NORMS, census.CENSUS, losses.LOSSES, NAMED, SIGNALS):
+    for thing in (norms.NORMS, census.CENSUS, unlisted.UNLISTED, losses.LOSSES, NAMED, SIGNALS):
         thing.__init__()  # type: ignore[misc]
     losses.WATCHED.clear()
     BUDGET.forget()
@@ -36,7 +36,8 @@ def look(*models: nn.Module) -> None:
     mine = {id(module) for model in models for module in model.modules()}
     survey = inventory.survey()
     strangers = [place for place in survey.strangers if getattr(place.tensor(), "_of_this_test", False)]
-    NAMED.take(inventory.Survey([found for found in survey.found if id(found.module) in mine], strangers))
+    found = [one for one in survey.found if id(one.module) in mine]
+    NAMED.take(inventory.Survey(found, strangers, tuple(one for one in survey.trained if id(one[1]) in mine)))
 
 
 def step(loss: torch.Tensor, *optimizers: torch.optim.Optimizer, clear: bool = True) -> None:

@@ -58,3 +58,13 @@ def test_how_often_a_scheduler_was_stepped_is_told_now_and_then(recording: BoxWr
     initial = told(recording).series(0, "lr/initial")
     assert initial is not None
     assert initial.values[-1] == 0.1
+
+
+def test_a_cycle_is_told_with_the_rate_that_it_leads_up_to(recording: BoxWriter) -> None:
+    rates.SCHEDULERS.__init__()  # type: ignore[misc]
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    _ = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=100)
+    rates.Rates().before_step(optimizer, 64)
+    initial = told(recording).series(0, "lr/initial")
+    assert initial is not None
+    assert initial.values.tolist() == [0.5]

@@ -7,7 +7,7 @@ fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that we
 import math
 from typing import Any
 
-from diagd.probes import bits, counters, dtypes, fresh, later, spoilt
+from diagd.probes import bits, counters, dtypes, fresh, later, spoilt, unlisted
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -67,6 +67,7 @@ def take(step: int) -> None:
         _count(owned, step)
         spoilt.look(step)
         counters.look(step)
+        unlisted.look(owned, step)
         if not CENSUS.told_fresh and step > 2:
             CENSUS.told_fresh = True
             fresh.tell(owned, step)

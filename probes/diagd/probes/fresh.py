@@ -5,6 +5,7 @@ bounds, or no longer fills them evenly.
 """
 
 import math
+import sys
 from typing import Any
 
 from diagd.probes import later
@@ -44,10 +45,21 @@ def _last_weights() -> list[tuple[Parameter, Any]]:
 
 def _is_random(weight: Any) -> bool:
     tensor = later.plain(weight)
-    if tensor is None or tensor.device.type != "cpu" or tensor.numel() < ENOUGH:
+    if tensor is None or tensor.device.type != "cpu":
         return False  # reading it from a device would wait for that
+    return as_new(tensor, *spread(tensor).tolist())
+
+
+def spread(tensor: Any) -> Any:
+    """Its largest absolute value and its standard deviation, of a part of it: [2], where it lies."""
     some = tensor.detach().reshape(-1)[:LOOKED_AT].float()
+    return sys.modules["torch"].stack([some.abs().max(), some.std(correction=0)])
+
+
+def as_new(tensor: Any, largest: float, deviation: float) -> bool:
+    """Whether a weight with this spread is filled as a new layer's is."""
+    if tensor.numel() < ENOUGH or tensor.dim() < 2:
+        return False
     bound = 1 / math.sqrt(math.prod(tensor.shape[1:]))
-    largest, spread = float(some.abs().max()), float(some.std())
     even = bound / math.sqrt(3)
-    return FILLED * bound < largest <= bound * 1.001 and abs(spread - even) < SPREAD * even
+    return FILLED * bound < largest <= bound * 1.001 and abs(deviation - even) < SPREAD * even

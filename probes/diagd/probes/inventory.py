@@ -91,6 +91,7 @@ class Survey(NamedTuple):
 
     found: list[Found]
     strangers: list[Place]
+    trained: tuple[tuple[str, Any], ...] = ()  # the models that an optimizer has parameters of, each with its title
 
 
 def take(stepping: Any = None) -> list[Found]:
@@ -114,8 +115,14 @@ def survey(stepping: Any = None) -> Survey:
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
     kept = {id(place.tensor) for places in models for place in places}
+    roots = [module for module in modules if id(module) not in inner]
+    trained = tuple(
+        (title, root)
+        for title, root, places in zip(titles, roots, models, strict=True)
+        if any(id(place.tensor) in owned for place in places)
+    )
     owning = [place for optimizer in optimizers for place in places(optimizer)]
-    return Survey(found, [place for place, parameter in owning if id(parameter) not in kept])
+    return Survey(found, [place for place, parameter in owning if id(parameter) not in kept], trained)
 
 
 def models() -> list[tuple[str, Any]]:

@@ -46,6 +46,7 @@ class Named:
         self.parameters: list[Parameter] = []
         self.buffers: list[Buffer] = []
         self.copies: list[Parameter] = []  # of models that no optimizer trains, and that are as a trained one
+        self.roots: list[tuple[str, weakref.ref[Any]]] = []  # the models that train, by title
         self.strangers: list[Place] = []  # in an optimizer, and in no module
         self.looks = 0
         self._names: dict[int, str] = {}
@@ -58,6 +59,7 @@ class Named:
         self._names.clear()
         self.looks += 1
         self.strangers = survey.strangers
+        self.roots = [(title, weakref.ref(root)) for title, root in survey.trained]
         self.follow(survey.found)
         for found in survey.found:
             if found.kind == Kind.PARAMETER:

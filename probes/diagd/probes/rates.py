@@ -46,7 +46,9 @@ class Rates:
         if SCHEDULERS.made and not 0 <= step - self._scheduled_at < SCHEDULED_EVERY:
             self._scheduled_at = step
             SIGNALS.record("lr/scheduled", SCHEDULERS.stepped(), step)
-            initial = max((_as_float(group.get("initial_lr")) for group in groups), default=0.0)
+            initial = max(
+                (_as_float(group.get(name)) for group in groups for name in ("initial_lr", "max_lr")), default=0.0
+            )
             if initial:
                 SIGNALS.record("lr/initial", initial, step)
 

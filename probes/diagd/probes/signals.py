@@ -3,8 +3,8 @@
 Names, each with the unit that the script computes in:
 
     loss                    what backward was called on, the mean over the backward passes of a step
-    lr/<group>              of an optimizer's parameter group; lr/initial the highest that a scheduler began with, and
-                            lr/scheduled how often the scheduler that has gone furthest was stepped
+    lr/<group>              of an optimizer's parameter group; lr/initial the highest a scheduler begins with or leads to,
+                            and lr/scheduled how often the one that has gone furthest was stepped
     grad_norm               2-norm over all gradients that the optimizer is given; of further optimizers grad_norm@1, …
     grad_norm/<parameter>   of one parameter's gradient; likewise param_norm/<parameter>
     update_norm/<parameter> 2-norm of what one step changed of it

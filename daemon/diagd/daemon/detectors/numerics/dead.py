@@ -89,6 +89,28 @@ def copied(counts: Counts) -> Dead | None:
     )  # fmt: skip
 
 
+def unlisted(counts: Counts) -> Dead | None:
+    """Parameters in a plain list or dictionary of the model: they take part, and nobody is given them.
+
+    A network that is loaded and kept there on purpose, so that it does not train, is worth knowing at most.
+    """
+    found, news = counts.always("unlisted", COUNTS), counts.last("unlisted_fresh")
+    if not found:
+        return None
+    names = counts.names("unlisted")
+    text = (
+        f"{found:.0f} parameters of the model lie in a plain list or dictionary ({', '.join(names[:3])}): they have"
+        " gradients and stand still, no optimizer and no checkpoint has them"
+    )
+    return Dead(
+        "unlisted", Severity.WARNING if news and news[-1] else Severity.INFO, text,
+        "modules in a list or dictionary are no part of the model for torch: nn.ModuleList, nn.ModuleDict or"
+        " nn.ParameterList makes them one",
+        names, counts.since("unlisted"), 0.9,
+        (f"{found:.0f} parameters with a gradient in no optimizer, unchanged between counts: {', '.join(names)}",),
+    )  # fmt: skip
+
+
 def forgotten(counts: Counts) -> Dead | None:
     """Parameters with gradients that are in no optimizer, behind others that are, or in one module with them.
 
@@ -230,6 +252,7 @@ def _is_fed(weight: Weight) -> bool:
 _RULES: tuple[Callable[[Counts], Dead | None], ...] = (
     replaced,
     copied,
+    unlisted,
     forgotten,
     frozen_output,
     cut_off,

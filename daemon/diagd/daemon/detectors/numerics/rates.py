@@ -27,6 +27,10 @@ ADAPTIVE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adamaxw", "L
 HUGE = 0.1  # for these: each step moves each weight by about so much
 RISEN_AFTER = 30  # steps in which the loss has not fallen
 UNSTEPPED = 400  # steps without one of the scheduler's
+HARDLY, HARDLY_TIMES = (
+    100,
+    5,
+)  # steps, and the scheduler's among them, after which a warm-up by epochs would be on its way
 WARMING = 0.1  # of the rate that it is to reach
 SELDOM = 0.1  # of the steps
 
@@ -193,13 +197,15 @@ def unstepped(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """
     fact, made = state.signals.fact(rank, "lr/scheduler"), curve_of(state.signals.series(rank, "lr/scheduled"))
     now = now_of(state, rank, curve)
-    if fact is None or "Plateau" in fact[1] or not len(made.values) or not len(curve.values) or now < UNSTEPPED:
+    if fact is None or "Plateau" in fact[1] or not len(made.values) or not len(curve.values) or now < HARDLY:
         return None
     times, kind = int(made.values[-1]), fact[1].partition(" ")[0]
     told = state.signals.series(rank, "lr/initial")
     initial = float(told.values[-1]) if told is not None and len(told) else 0.0
     warming = initial > 0 and curve.values.max() <= WARMING * initial
     if times and not (warming and times < SELDOM * now):
+        return None
+    if now < UNSTEPPED and times < HARDLY_TIMES:
         return None
     text = f"the scheduler ({kind}) has been stepped {times} times in {now} training steps"
     text = text.replace("stepped 0 times", "stepped not once")
