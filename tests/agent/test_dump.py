@@ -4,6 +4,8 @@ import json
 import os
 import pickle
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,39 @@ def test_what_there_is_no_time_for_is_named(tmp_path: Path) -> None:
     box(tmp_path, pid=4_000_000, start=5)
     summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", limit_s=0)
     assert summary.ranks[0].parts == []
-    assert set(summary.ranks[0].missing.values()) == {"there was no time for it: a dump takes 0 s at most"}
+    assert set(summary.ranks[0].missing.values()) == {"there was no time for it: after 0 s a dump is closed"}
+
+
+def test_on_a_busy_machine_it_waits_for_what_is_at_its_heart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(context: Context) -> None:
+        time.sleep(1.2)
+        context.write_json("late.json", 1)
+
+    parts = (("stacks", slow), ("box", dump_parts.write_box))
+    monkeypatch.setattr("diagd.daemon.agent.dump.PARTS", parts)
+    box(tmp_path, pid=4_000_000, start=5)
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", limit_s=1)
+    assert summary.ranks[0].parts == ["stacks", "box"]
+    assert summary.ranks[0].missing == {"native stacks": "there was no time for it: after 1 s a dump is closed"}
+
+
+def test_what_comes_after_the_summary_is_not_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summarised, came = threading.Event(), threading.Event()
+
+    def late(context: Context) -> None:
+        summarised.wait(60)
+        try:
+            context.write_json("late.json", 1)
+        finally:
+            came.set()
+
+    monkeypatch.setattr("diagd.daemon.agent.dump.PARTS", (("memory", late),))
+    box(tmp_path, pid=4_000_000, start=5)
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", native=False, limit_s=0.1)
+    summarised.set()
+    assert came.wait(60)
+    assert list(summary.ranks[0].missing) == ["memory"]
+    assert not (tmp_path / "dump/rank0/late.json").exists()
 
 
 def test_the_odd_rank_is_looked_at_first(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ name:
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -29,45 +30,45 @@ REST = 200  # of what a look takes, before the next: who writes at each step is 
 Mark = tuple[float, ...]
 
 
-class _Kept(NamedTuple):
-    """As it was when a file was written, by the names of parameters."""
+class Kept(NamedTuple):
+    """Marks of parameters, and of what their optimizer keeps for them, by the parameters' names."""
 
     weights: dict[str, Mark]
     moments: dict[str, Mark]
 
 
-_NOTHING = _Kept({}, {})
+_NOTHING = Kept({}, {})
 
 
 class _Marks:
     """This process's."""
 
     def __init__(self) -> None:
-        self.written: dict[str, _Kept] = {}  # by path
+        self.written: dict[str, Kept] = {}  # by path
         self.expected = _NOTHING  # that of the file that was read since the last step
-        self._newest: tuple[int, _Kept] = (-1, _NOTHING)  # step, marks: the files of one step share them
+        self._newest: tuple[int, Kept] = (-1, _NOTHING)  # step, marks: the files of one step share them
         self._next_ns = 0
 
-    def take(self, path: str, step: int, optimizers: Iterable[Any] = ()) -> None:
-        """The run has written tensors into this file.
+    def take(self, path: str, step: int, optimizers: Iterable[Any] = ()) -> Kept | None:
+        """The run has written tensors into this file; what is kept of them, where it was looked at now.
 
         Args:
             optimizers: The run's own, as far as they are known.
         """
         self.written.pop(path, None)
         if threading.get_ident() != STATE.trainer:  # what a thread of the script's writes is from an earlier step
-            return
-        if step != self._newest[0]:
+            return None
+        new = step != self._newest[0]
+        if new:
             began = time.monotonic_ns()
             if began < self._next_ns:
-                return
-            weights = _marked([(one.name, tensor) for one, tensor in NAMED.held()])
-            moments = [pair for optimizer in list(optimizers) for pair in _moments(_named(optimizer), optimizer)]
-            self._newest = step, _Kept(weights, _marked(moments))
+                return None
+            self._newest = step, _as_it_is(list(optimizers))
             self._count(began)
         self.written[path] = self._newest[1]
         while len(self.written) > FILES:
             self.written.pop(next(iter(self.written)))
+        return self._newest[1] if new else None
 
     def _count(self, began: int) -> None:
         took = time.monotonic_ns() - began
@@ -82,8 +83,7 @@ class _Marks:
     def compare(self, optimizer: Any, step: int) -> None:
         """Before the first step after that: what has not come back, and what has come back for another."""
         expected, self.expected = self.expected, _NOTHING
-        named = _named(optimizer)
-        now = _Kept(_marked(named), _marked(_moments(named, optimizer)))
+        now = kept_by(optimizer)
         known = {name: mark for name, mark in now.weights.items() if name in expected.weights}
         changed = [name for name, mark in known.items() if mark != expected.weights[name]]
         held = _holders(expected.weights)
@@ -93,11 +93,27 @@ class _Marks:
             SIGNALS.fact("checkpoint/changed", f"{len(changed)} of {len(known)}|{','.join(told[:NAMES])}"[:900], step)
         if moved := _moved(expected, now):
             pairs = ",".join(moved[:NAMES])
-            what = _kept(dict(named)[moved[0].partition("<")[0]], optimizer) or ""
+            what = _kept(dict(_named(optimizer))[moved[0].partition("<")[0]], optimizer) or ""
             SIGNALS.fact("checkpoint/moved", f"{len(moved)} of {len(now.moments)}|{what}|{pairs}"[:900], step)
 
 
 KNOWN = _Marks()
+
+
+def kept_by(optimizer: Any) -> Kept:
+    """Marks of an optimizer's parameters, and of what it keeps for them."""
+    named = _named(optimizer)
+    return Kept(_marked(named), _marked(_moments(named, optimizer)))
+
+
+def _as_it_is(optimizers: list[Any]) -> Kept:
+    """All parameters of all models, with those that only an optimizer has, and the moments of all of them."""
+    owned = [(optimizer, _named(optimizer)) for optimizer in optimizers]
+    alone = [(name, one) for _, named in owned for name, one in named if NAMED.name(one) is None]
+    counts = Counter(name for name, _ in alone)  # named by their shapes: not if two have the same one
+    weights = _marked([*((one.name, tensor) for one, tensor in NAMED.held()), *(p for p in alone if counts[p[0]] == 1)])
+    moments = [pair for optimizer, named in owned for pair in _moments(named, optimizer) if counts[pair[0]] < 2]
+    return Kept(weights, _marked(moments))
 
 
 def _named(optimizer: Any) -> list[tuple[str, Any]]:
@@ -120,7 +136,7 @@ def _holders(marks: dict[str, Mark]) -> dict[Mark, str]:
     return {mark: name for name, mark in marks.items() if len(set(mark[1:])) > 1}
 
 
-def _moved(expected: _Kept, now: _Kept) -> list[str]:
+def _moved(expected: Kept, now: Kept) -> list[str]:
     """Parameters that hold what they or others held, while their moments are those of yet another one."""
     weights, moments = _holders(expected.weights), _holders(expected.moments)
     pairs = {name: (weights.get(now.weights.get(name, ())), moments.get(mark)) for name, mark in now.moments.items()}

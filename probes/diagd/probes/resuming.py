@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from diagd.probes import turns
+from diagd.probes import turns, whose
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -28,6 +28,7 @@ from diagd.probes.marks import KNOWN
 from diagd.probes.own_files import OWN, forget, under_way
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
+from diagd.probes.whose import WHOSE
 
 PATIENCE = 3  # steps after loading in which the rest may be loaded too
 NAMES = 5  # that are shown
@@ -123,8 +124,8 @@ def _saved(token: Any, result: Any) -> None:
     step = OWN.wrote(path)
     file = _File(path, True)
     _look_through(content, file, DEPTH)
-    if file.tensors:
-        KNOWN.take(path, step, RESUMING.stepping)
+    if file.tensors or file.moments:
+        _mark(path, step)
 
 
 def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -143,7 +144,13 @@ def _read(path: str, content: Any) -> None:
 
 def wrote(path: str) -> None:
     """The run has written a checkpoint by other ways than torch.save."""
-    KNOWN.take(path, OWN.wrote(path), RESUMING.stepping)
+    _mark(path, OWN.wrote(path))
+
+
+def _mark(path: str, step: int) -> None:
+    kept = KNOWN.take(path, step, RESUMING.stepping)
+    if kept is not None:
+        whose.wrote(kept, step)
 
 
 def reread(path: str, file: str) -> None:
@@ -268,6 +275,9 @@ def _optimizer_took(token: Any, result: Any) -> None:
     _tell_moments(given)
     if isinstance(given, dict) and given.get("state"):
         SIGNALS.record("checkpoint/restored", 1.0, under_way())
+        WHOSE.awaited = True
+        for turn in _joined:
+            turn.wake()
     if file is not None:
         # Without any state it takes nothing of the file's: a fresh optimizer asks a distributed checkpoint for none.
         file.optimizer_taken = not file.moments or bool(given.get("state")) or file.optimizer_taken
@@ -288,6 +298,8 @@ def _schedule_took(token: Any, result: Any) -> None:
 def _stepping(optimizer: Any) -> None:
     if KNOWN.expected:
         KNOWN.compare(optimizer, under_way())
+    if WHOSE.awaited:
+        WHOSE.tell(optimizer, under_way())
 
 
 def _stepped(optimizer: Any) -> None:

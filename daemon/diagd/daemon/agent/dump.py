@@ -19,7 +19,8 @@ from diagd.daemon.agent.recorder import NoRecorder
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Stack
 
-LIMIT_S = 2.5
+LIMIT_S = 2.5  # what a dump takes on a machine that is not busy
+PATIENCE = 4.0  # times as long it may take where one is: for what is at the heart of it, not for native stacks
 _WORKERS = 8
 
 
@@ -126,22 +127,32 @@ def collect_dump(
 ) -> DumpSummary:  # fmt: skip
     """Dump all targets at once into `folder`; what a rank cannot give in time is named in the summary.
 
+    Args:
+        limit_s: What it may take; `PATIENCE` times as long where the machine is so busy that stacks come slowly.
+
     Raises:
         OSError: The folder cannot be written.
     """
     began = time.monotonic()
     (folder / "flight_recorder").mkdir(parents=True, exist_ok=True)
     ranks = [
-        (Context(target, proc or Procfs(), folder, began + limit_s), RankDump(target.rank, target.pid, target.label))
+        (
+            Context(target, proc or Procfs(), folder, began + PATIENCE * limit_s),
+            RankDump(target.rank, target.pid, target.label),
+        )
         for target in targets
     ]
     _write(ranks, PARTS, _WORKERS, progress)
+    for context, _ in ranks:
+        context.deadline_s = began + limit_s
     if native:
         _write(_oddest_first(ranks), (NATIVE,), os.cpu_count() or 1, lambda text: progress(f"native stacks of {text}"))
-    for _, dump in ranks:
+    for context, dump in ranks:
+        context.closed = True
         for name, _ in (*PARTS, NATIVE) if native else PARTS:
             if name not in dump.parts and name not in dump.missing:
-                dump.missing[name] = f"there was no time for it: a dump takes {limit_s:g} s at most"
+                longest_s = limit_s if name == NATIVE[0] else PATIENCE * limit_s
+                dump.missing[name] = f"there was no time for it: after {longest_s:g} s a dump is closed"
     return _summarised(folder, ranks, time.monotonic() - began)
 
 

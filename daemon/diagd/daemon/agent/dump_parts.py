@@ -43,6 +43,7 @@ class Context:
     deadline_s: float  # monotonic
     stacks: tuple[Stack, ...] = ()
     operations: tuple[Operation, ...] = ()
+    closed: bool = False  # the summary is being written: nothing is added to the folder any more
 
     @property
     def folder(self) -> Path:
@@ -54,9 +55,19 @@ class Context:
         """The time that is left for this dump; never quite none, so that a call that takes it still ends properly."""
         return max(0.05, self.deadline_s - time.monotonic())
 
+    def file(self, path: Path) -> Path:
+        """A file to be written.
+
+        Raises:
+            NotThere: The dump is over.
+        """
+        if self.closed:
+            raise NotThere("the dump is over")
+        return path
+
     def write_json(self, name: str, value: object) -> None:
         """One file of the rank's folder."""
-        (self.folder / name).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+        self.file(self.folder / name).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def write_process(context: Context) -> None:
@@ -154,7 +165,7 @@ def write_native_stacks(context: Context) -> None:
     if not context.proc.may_trace(pid):
         raise NotThere(pyspy.NO_PERMISSION)
     found = native.text(pid, context.left_s)
-    (context.folder / "stacks_native.txt").write_text(found, encoding="utf-8")
+    context.file(context.folder / "stacks_native.txt").write_text(found, encoding="utf-8")
 
 
 def write_recorder(context: Context) -> None:
@@ -168,9 +179,9 @@ def write_recorder(context: Context) -> None:
     if target.fr_socket is None:
         raise NotThere("the process has no worker server to ask")
     data = recorder.fetch(target.fr_socket, timeout_s=min(1.5, context.left_s))
-    (context.root / f"fr_trace_{_number(target)}.json").write_bytes(data)
+    context.file(context.root / f"fr_trace_{_number(target)}.json").write_bytes(data)
     dump = for_analyzer(json.loads(data), context)
-    with (context.root / "flight_recorder" / f"rank_{_number(target)}").open("wb") as file:
+    with context.file(context.root / "flight_recorder" / f"rank_{_number(target)}").open("wb") as file:
         pickle.dump(dump, file)
 
 
@@ -224,7 +235,9 @@ def render(stack: Stack) -> str:
 
 
 def _write_stacks(context: Context, name: str, found: tuple[Stack, ...]) -> None:
-    (context.folder / name).write_text("\n\n".join(render(stack) for stack in found) + "\n", encoding="utf-8")
+    context.file(context.folder / name).write_text(
+        "\n\n".join(render(stack) for stack in found) + "\n", encoding="utf-8"
+    )
     if not found[0].threads:
         raise NotThere(found[0].note or "no Python thread was found")
     if found[0].main is None or not found[0].main.frames:

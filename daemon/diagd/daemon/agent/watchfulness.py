@@ -14,7 +14,7 @@ LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process i
 STEADY_AFTER_S = 60.0  # most faults show early; what has run so long without a sign of one is looked at less often
 STEADY_LOOKS = 4.0  # times the usual distance of two looks, as long as
 STEADY_GLANCE = 2.0  # from so much of it on, a glance shows each time that all ranks get on
-OWN_TRACING_S = 3.5  # a dump takes up to 2.5 s
+OWN_TRACING_S = 3.5  # a dump traces a rank for up to 2.5 s
 _ORDINARY = (Status.RUNNING, Status.BLOCKED)
 
 

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.restored import restored
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure
 from diagd.daemon.detectors.training.run import Run
+from diagd.daemon.detectors.whose_moments import whose_moments
 
 LOADS = 8  # the newest ones
 LEAST, LATEST, FIRST, AFTER = 24, 16, 3, 24  # samples of the loss before, of these the last; samples, steps after it
@@ -26,6 +27,7 @@ def checkpoint(scene: Scene) -> Iterator[Finding]:
             ranks = tuple(sorted(facts))
             step, text = facts[ranks[0]]
             yield tell(ranks, step, text.split("|"))
+    yield from whose_moments(scene)
     fell = tuple(fallen_back(scene))
     yield from fell if any(found.severity > Severity.INFO for found in fell) else tuple(restored(scene)) or fell
 

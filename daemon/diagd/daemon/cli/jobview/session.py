@@ -24,7 +24,7 @@ from diagd.daemon.cli.jobview.ui import STACKS, Action, Frame, Ui, press
 if TYPE_CHECKING:
     from diagd.daemon.agent.discovery import Job
 
-DUMP_S = 5.0  # a dump takes 2.5 s at most; leaving waits for it
+DUMP_S = 12.0  # a dump takes 10 s at most; leaving waits for it
 _DEAF = 20  # times that the terminal had something to read and gave no key: it is gone
 _OLD = "what is shown may be old"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
