@@ -36,6 +36,14 @@ def test_of_a_lone_process_nothing_is_said_of_other_ranks() -> None:
     assert "other ranks" in two_wait().raises(2).passes(2).finds().causes[0].text
 
 
+def test_an_error_of_all_ranks_is_no_ones_and_no_consequence() -> None:
+    failed = job(2).raises(0, "FileNotFoundError", "no such file").raises(1, "FileNotFoundError", "no such file")
+    found = failed.passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (0, 1), "everywhere")
+    assert "other" not in f"{found.summary} {found.causes[0].text}"
+    assert "no rank's fault" in str(entry(found.kind).fix("everywhere").as_json())
+
+
 @pytest.mark.parametrize(
     "said",
     ["DataLoader worker (pid 77) is killed by signal: Killed. ", "DataLoader worker (pid(s) 77) exited unexpectedly"],

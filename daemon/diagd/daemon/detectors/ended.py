@@ -60,7 +60,7 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
         group=wait.op.group or None if wait is not None else None,
         op_name=wait.op.name if wait is not None else "", op_seq=wait.op.seq if wait is not None else 0,
         names=tuple(n for n in (ending.type if ending is not None else "", first.exit.signal) if n),
-        summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, first)),
+        summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, deaths)),
         step=scene.step(ranks), sure=True, since_s=first.began_s, key=f"end:{first.detail.attempt}",
     )  # fmt: skip
 
@@ -91,7 +91,8 @@ def _said(death: Death) -> str:
     return f"ended with exit code {end.code if end.code is not None else 'not seen'}"
 
 
-def _causes(scene: Scene, death: Death) -> Iterator[Cause]:
+def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
+    death = deaths[0]
     detail, end, step = death.detail, death.exit, scene.step((death.rank,))
     evidence = []
     if detail.exit is not None:
@@ -114,11 +115,12 @@ def _causes(scene: Scene, death: Death) -> Iterator[Cause]:
     if end.oom_killed:
         evidence.append(Evidence("the memory cgroup counts an oom_kill", "kernel", death.rank, step))
     sure = 0.95 if end.signal or end.code is not None or ending is not None else 0.6
-    key, text = _mechanism(scene, death, growth is not None)
+    key, text = _mechanism(scene, deaths, growth is not None)
     yield Cause(key, text, sure, Basis.OBSERVATION, tuple(evidence))
 
 
-def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
+def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]:
+    death = deaths[0]
     end = death.exit
     if death.kind == "exit.early":
         return (
@@ -135,6 +137,8 @@ def _mechanism(scene: Scene, death: Death, grew: bool) -> tuple[str, str]:
         )
     if death.kind == "exit.error" and _lost_worker(death):
         return "worker", f"a data worker of it was ended{_by(death)}: no error of the script's own code raised that"
+    if death.kind == "exit.error" and len(deaths) == scene.state.world_size:
+        return "everywhere", "each rank's own code failed, in the same way and at the same place"
     if death.kind == "exit.error":
         return "exception", "its own code failed; the errors of the other ranks are consequences"
     if end.oom_killed:
