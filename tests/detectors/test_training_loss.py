@@ -72,7 +72,7 @@ def test_a_jump_of_all_ranks_that_is_learned_anew_is_worth_knowing_and_no_more()
     task[:3] = 3.4, 0.8, 0.14  # learned at once
     task[3:70] = 0.05 * np.exp(-np.arange(67) / 15) + 1e-3
     assert Learning({"loss": task}, world=2).kinds() == [("loss_spike", "info")]
-    harmed = task + 0.3 * (np.arange(120) >= 70)
+    harmed = task + 20.0 * (np.arange(120) >= 70)  # many times worse than untrained
     assert ("loss_spike", "warning") in Learning({"loss": harmed}, world=2).kinds()
 
 

@@ -35,6 +35,7 @@ TIMES, HALF = 2.0, 0.5
 # Where all ranks are given another task a loss near 0 (a part of the jump) jumps and is soon near 0 again, though on a
 # logarithmic scale it does not come back.
 NEAR_0, RELEARNED = 0.1, 0.03
+FIRST = 3  # samples, one of which shows what an untrained model gives, also where it learns within a few steps
 FEW = 0.5  # of the ranks: if more jump at once, it is the weights' doing, not one rank's data
 
 
@@ -113,7 +114,7 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
     peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[at - QUIET : at]))
     if wild and peak < HEAVY * max(float(np.abs(values[:at]).max()), coarse(values)):
         return None
-    gained = curve.begin() - usual
+    gained = max(curve.begin(), float(values[:FIRST].max())) - usual
     lost = (peak - usual) / gained if gained > 1e-3 * abs(usual) else np.inf
     if lost < worth:
         return None
