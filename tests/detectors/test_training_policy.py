@@ -252,4 +252,16 @@ def test_embeddings_that_have_become_one_point() -> None:
     (found,) = Learning(logged(embedding_std=spread)).find()
     assert (found.kind, found.causes[0].key) == ("training.mode_collapse", "one point")
     assert Learning(logged(embedding_std=steps(around(1.0, 0.03, 20), around(0.3, 0.01, 30)))).kinds() == []
+
+
+@pytest.mark.parametrize(("begin", "later", "kinds"), [
+    (0.54, 0.02, [("mode_collapse", "warning")]),
+    (0.54, 0.2, []),
+    (5.0, 0.3, []),  # not normalised: it has only become smaller
+])  # fmt: skip
+def test_embeddings_that_collapse_within_the_first_sample(
+    begin: float, later: float, kinds: list[tuple[str, str]]
+) -> None:
+    spread = np.concatenate([[begin], around(later, later / 50, 40)])
+    assert Learning(logged(embedding_std=spread)).kinds() == kinds
     assert Learning(logged(posterior_std=spread)).kinds() == []  # informative codes are narrow

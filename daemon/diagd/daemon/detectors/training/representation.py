@@ -14,6 +14,9 @@ _OF = frozenset(
 )
 WIDTH, LASTS, LEAST = 5, 10, 30  # samples
 GONE = 0.1  # of the largest
+SMALL = (
+    0.1  # a spread below this is small for normalised embeddings, which begin at some tenths: gone at once, if need be
+)
 
 
 def collapse(scene: Scene) -> Iterator[Finding]:
@@ -24,6 +27,8 @@ def collapse(scene: Scene) -> Iterator[Finding]:
         if len(values) < LEAST or not _OF & set(metric.words) or values.min() < 0:
             continue
         most = float(rolling_median(values, WIDTH).max())
+        if values[-LASTS:].max() < SMALL:
+            most = max(most, float(values[0]))
         if most <= 0 or not (values[-LASTS:] <= GONE * most).all():
             continue
         text = (
