@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import Any
 
-from diagd.probes import cost, fingerprint, inputs, randomness, reading
+from diagd.probes import cost, fingerprint, inputs, randomness, reading, rows
 from diagd.probes.box.layout import Live
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -47,7 +47,8 @@ def fetched(iterator: Any, batch: Any) -> None:
         return
     number, step = getattr(iterator, "_num_yielded", 0), max(live[_STEP], 0)
     in_turn = 0 < number <= TURNS * getattr(iterator, "_num_workers", 0) and iterator._num_workers > 1
-    due = step != _looked["step"] and not STATE.evaluating and inputs.is_due(step)
+    wanted = step != _looked["step"] and not STATE.evaluating
+    due = wanted and (inputs.is_due(step) or rows.is_due(step))
     if in_turn or due or number == 2:
         began = cost.begin()
         _look(iterator, batch, number, step if due else -1, in_turn)
@@ -61,8 +62,10 @@ def _look(iterator: Any, batch: Any, number: int, step: int, in_turn: bool) -> N
         _look_at_sampler(iterator)
     if step >= 0:
         _looked["step"] = step
-        fingerprint.take(batch, lambda value: SIGNALS.record("data/loaded", value, step + 1))
-        reading.arrived(iterator, number, step + 1)
+        rows.look(batch, step)
+        if inputs.is_due(step):
+            fingerprint.take(batch, lambda value: SIGNALS.record("data/loaded", value, step + 1))
+            reading.arrived(iterator, number, step + 1)
 
 
 def _in_turn(iterator: Any, number: int, value: int) -> None:

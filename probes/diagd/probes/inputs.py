@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import compiling, cost, fingerprint, host_randomness, placement, randomness, turns
+from diagd.probes import compiling, cost, fingerprint, host_randomness, placement, randomness, rows, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
@@ -133,6 +133,7 @@ def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     INPUTS.step = step = max(STATE.live[_STEP], 0)
     fingerprint.collect()
     fingerprint.take((args, kwargs), lambda value: SIGNALS.record("data/input", value, step + 1))
+    rows.look((args, kwargs), step)
     host_randomness.at_input((args, kwargs), step + 1)
     if not INPUTS.looked_for_dropout:
         INPUTS.looked_for_dropout = True

@@ -7,11 +7,13 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.host_seeds import same_host_numbers
+from diagd.daemon.detectors.overlap import overlapping
 from diagd.daemon.detectors.replicas import (
     Replicas,
     SideBySide,
     alike,
     equal,
+    has_groups_within,
     members,
     replicas_of,
     side_by_side,
@@ -34,6 +36,8 @@ def same_data(scene: Scene) -> Iterator[Finding]:
         drawn = (same_numbers(scene.state, replicas), *same_host_numbers(scene.state, replicas))
         if found is None and not any(drawn):
             yield from _same_batch_of_some(scene.state, replicas)
+        if found is None:
+            found = overlapping(scene.state, replicas)
         known = [one for one in ((found,) if found is not None else drawn) if one is not None]
         if known:
             yield min(known, key=lambda one: one.severity.order)
@@ -96,10 +100,10 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
     behind = losses is False and has_input and not (sure and _times_alike(loaded))
     if (behind and _has_loader(state, ranks)) or not (losses or sure or behind):
         return None
-    proved = losses is True and replicas.wrapper != "" and not _has_groups_within(state, ranks)
+    proved = losses is True and replicas.wrapper != "" and not has_groups_within(state, ranks)
     # Never critical: the job is no worse than on one rank, and made-up data is often the same on all by intent.
     # One sample split over ranks (sequence, tensor) looks the same.
-    severity = Severity.INFO if behind or _has_groups_within(state, ranks) else Severity.WARNING
+    severity = Severity.INFO if behind or has_groups_within(state, ranks) else Severity.WARNING
     since = int(seen.steps[-times])
     return Finding(
         "divergence.data", severity, ranks, words.shortened(_batch_text(state, ranks, since, behind=behind)),
@@ -156,14 +160,6 @@ def _losses(state: JobState, ranks: tuple[int, ...], steps: np.ndarray) -> bool 
         return None
     same = equal(seen)[np.isin(seen.steps, steps)]
     return bool(same.all()) if len(same) >= SEEN else None
-
-
-def _has_groups_within(state: JobState, ranks: tuple[int, ...]) -> bool:
-    """Whether some of these ranks have a process group among themselves, as where they share one sample."""
-    mine = set(ranks)
-    return any(
-        1 < len(group.ranks) < len(mine) and mine.issuperset(group.ranks) for group in state.detail(ranks[0]).groups
-    )
 
 
 def _batch_text(state: JobState, ranks: tuple[int, ...], since: int, *, behind: bool) -> str:

@@ -160,3 +160,11 @@ def streak(same: NDArray[np.bool_]) -> int:
     """How many of the newest steps are alike without a break."""
     broken = np.flatnonzero(~same)
     return len(same) - (int(broken[-1]) + 1 if len(broken) else 0)
+
+
+def has_groups_within(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether some of these ranks have a process group among themselves, as where they share one sample."""
+    mine = set(ranks)
+    return any(
+        1 < len(group.ranks) < len(mine) and mine.issuperset(group.ranks) for group in state.detail(ranks[0]).groups
+    )
