@@ -74,7 +74,7 @@ def test_nothing_that_a_pickle_asks_for_is_run(name: str, tmp_path: Path) -> Non
         (tmp_path / name).write_bytes(pickle.dumps(Bad()))
     else:
         torch.save({"a": Bad()}, tmp_path / name)
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unreadable, match="" if name == ".metadata" else "an object of exec"):
         list(digests_of(tmp_path if name == ".metadata" else tmp_path / name))
 
 
@@ -104,11 +104,16 @@ def test_members_of_enumerations_are_read_by_their_names_and_no_other_attributes
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("cut.pt", b"PK\x03\x04"), ("text.bin", b"hello"), ("m.safetensors", b"\0" * 9)]
+    ("name", "content", "why"),
+    [
+        ("cut.pt", b"PK\x03\x04", "is cut off or damaged"),
+        ("text.bin", b"hello", "is no checkpoint"),
+        ("m.safetensors", b"\0" * 9, ""),
+    ],
 )
-def test_what_is_no_checkpoint_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+def test_what_is_no_checkpoint_is_refused_with_the_reason(name: str, content: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unreadable, match=why):
         list(digests_of(tmp_path / name))
 
 

@@ -11,6 +11,7 @@ cannot be read.
 import json
 import mmap
 import pickle
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -107,8 +108,18 @@ def _saved(path: Path) -> Iterator[Found]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except _DAMAGED as error:
-        raise Unreadable(f"{path} is no checkpoint, is damaged, or holds more than tensors") from error
+        raise Unreadable(f"{path} {_why(path, error)}") from error
     yield from _flat(content, "")
+
+
+def _why(path: Path, error: Exception) -> str:
+    """Why torch does not load it: the reader that runs no code says which class it does not know."""
+    asked = re.search(r"GLOBAL ([\w.]+)", str(error))
+    if asked is not None:
+        return f"holds an object of {asked[1]}, and to load that could run code: save its tensors (model.state_dict())"
+    with path.open("rb") as file:
+        zipped = file.read(4) == b"PK\x03\x04"
+    return "is cut off or damaged" if zipped else "is no checkpoint (torch.save, safetensors), or is damaged"
 
 
 def _flat(content: Any, path: str) -> Iterator[Found]:
@@ -173,7 +184,10 @@ def main(arguments: list[str]) -> int:
     except ImportError as error:
         sys.stderr.write(f"{sys.executable} has no torch: {error}\n")
         return 2
-    except (Unreadable, OSError) as error:
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or arguments[0]}: {error.strerror or error}\n")
+        return 2
+    except Unreadable as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0

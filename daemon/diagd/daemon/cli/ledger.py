@@ -130,11 +130,9 @@ def _checkpoint(path: Path, python: str) -> list["Tensor"]:
         ) from exc
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["no reason given"]
-        raise DiagdError(
-            said[-1],
-            help="--python PROGRAM names the Python that reads it; it must have torch",
-            exit_code=2,
-        )
+        lacks = "has no torch" in said[-1]
+        help = "--python PROGRAM names the Python that reads it; it must have torch" if lacks else ""
+        raise DiagdError(said[-1], help=help, exit_code=2)
     return [
         of_file(one["name"], one["dtype"], one["shape"], one["digest"])
         for one in map(json.loads, done.stdout.splitlines())
