@@ -222,3 +222,13 @@ def test_a_send_and_its_receive_with_other_tags_are_told_by_their_tags_and_nobod
     found = made.sends(1, peer=2, tag=13, site=line).receives(2, peer=1, tag=12, site=line).passes(3).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("hang.p2p_unmatched", (1, 2), "tags")
     assert "sends to rank 2 with tag 13, and rank 2 receives from it with tag 12" in found.summary
+
+
+def test_operations_of_one_group_that_all_had_issued_are_no_circle_once_their_ranks_have_died() -> None:
+    started = job(3)
+    for rank in range(3):
+        started.issued(rank, "ALLREDUCE", 10).issued(rank, "ALLREDUCE", 11)
+    started.waits(0, seq=11).waits(1, seq=10).waits(2, seq=11).passes(0.5)
+    aborted = started.dies(1, signal="SIGABRT").wait_raises(0).wait_raises(2).passes(1)
+    assert "hang.collective_mismatch" not in {found.kind for found in aborted.find()}
+    assert aborted.find() == ()  # each fell out of the group's operations: which of them broke it, nothing here says

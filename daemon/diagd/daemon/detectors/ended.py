@@ -68,9 +68,10 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
 def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Who waits for these, also inside the operation in which one of them was killed."""
     waits = scene.graph.waits
-    theirs = [w for r in ranks for w in waits.get(r, ()) if w.kind == "collective" and w.op.seq > 0]
-    places = {(w.op.group, w.op.seq) for w in theirs}
-    mates = {r for r, found in waits.items() if any((w.op.group, w.op.seq) in places for w in found)} - set(ranks)
+    theirs = [w.op for r in ranks for w in waits.get(r, ()) if w.kind == "collective" and w.op.seq > 0]
+    first = {op.group: op.seq for op in sorted(theirs, key=lambda op: -op.seq)}
+    mates = {r for r, found in waits.items() if any(0 < first.get(w.op.group, 0) <= w.op.seq for w in found)}
+    mates -= set(ranks)
     return tuple(sorted({*mates, *scene.graph.waiting_for((*ranks, *mates))} - set(ranks)))
 
 

@@ -116,8 +116,8 @@ def _absent(state: JobState, ledger: Ledger, graph: Graph, wait: Wait, other: in
         return True
     if not state.status(other).gone:
         return False
-    # It ended inside the operation or before it: only where its own end is not a consequence of the same wait.
-    return not any(w.op.group == wait.op.group and w.op.seq == wait.op.seq for w in graph.waits.get(other, ()))
+    # It ended inside the group's operations, of which several may be under way: its end may be a consequence of theirs.
+    return not any(w.op.group == wait.op.group for w in graph.waits.get(other, ()))
 
 
 def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
