@@ -174,7 +174,7 @@ def sums(seen: Seen, first: Any, felt: Any) -> Any:
     Args:
         seen: A step.
         first: The elements at the first look.
-        felt: Which of them have had a gradient at each look.
+        felt: Which of them have had a gradient at each look, or often enough.
     """
     torch = sys.modules["torch"]
     stays = seen.after == seen.sample.before

@@ -1,6 +1,7 @@
 """Whether updates reach the weights that are kept in half precision: a few elements of each, before and after a step.
 
-Seen are elements whose gradient is not zero at any look, and which stand where they stood at the first of these looks.
+Seen are elements whose gradient is not zero at each look, or at three of them as in rows of an embedding that come up
+now and then, and which stand where they stood at the first of these looks.
 Signals, each at some steps only:
 
     roundoff/lr                 the largest learning rate of such parameters
@@ -39,6 +40,7 @@ MANY = 512  # parameters of one optimizer
 MANY_OPTIMIZERS = 64
 SHOWN = 0.15  # share from which a parameter has series of its own
 MIN_FELT = 8  # elements
+OFTEN = 3  # looks at which an element had a gradient
 
 _STEP = int(Live.STEP)
 _joined: list[Probe] = []
@@ -60,8 +62,9 @@ class _Watch:
         self.dtypes: list[Any] = []
         self.rows: list[roundings.Row] = []
         self.sample: roundings.Sample | None = None  # of this step, between the two hooks
-        self.first: Any = None  # the elements at the first look, and whether each has had a gradient since
-        self.felt: Any = None
+        self.first: Any = None  # the elements at the first look
+        self.felt: Any = None  # at how many looks from then on each has had a gradient
+        self.compared = 0  # looks since the first of them
         self.since = 0
         self.shown: set[str] = set()
 
@@ -174,11 +177,11 @@ def _compare(watch: _Watch, seen: roundings.Seen) -> None:
     """With what the same elements were at the first look."""
     step, before = watch.step, seen.sample.before
     if watch.first is None or len(watch.first) != len(before) or step - watch.since >= RENEW:
-        watch.first, watch.felt, watch.since = before, seen.felt, step
+        watch.first, watch.felt, watch.since, watch.compared = before, seen.felt.int(), step, 1
     else:
-        watch.felt = watch.felt & seen.felt
+        watch.felt, watch.compared = watch.felt + seen.felt, watch.compared + 1
     age, sample = step - watch.since, seen.sample
-    sums = roundings.sums(seen, watch.first, watch.felt)
+    sums = roundings.sums(seen, watch.first, watch.felt >= min(watch.compared, OFTEN))
     later.read(sums.flatten(), lambda numbers: _tell(watch, sample, numbers, step, age))
 
 
