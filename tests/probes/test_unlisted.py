@@ -1,5 +1,6 @@
 """Parameters in plain lists and dictionaries of a model: counted where they were to train, and only there."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,6 +60,7 @@ def counted(box: BoxWriter, what: str) -> list[float]:
         ({"left": nn.Linear(12, 12)}, "Towers.parts['left'].weight, Towers.parts['left'].bias"),
         ([nn.Linear(12, 12, bias=False)], "Towers.parts[0].weight"),
         ({"a": (nn.Parameter(torch.zeros(12)),)}, "Towers.parts['a'][0]"),
+        (OrderedDict(a=nn.Parameter(torch.zeros(12))), "Towers.parts['a']"),
     ],
 )
 def test_parts_in_a_plain_container_are_counted_while_they_stand_still(

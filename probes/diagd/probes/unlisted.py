@@ -23,6 +23,7 @@ DEEP = 2  # containers inside containers
 MODULES = 4000  # of all models
 SHOWN = 8  # names
 ELEMENTS = 32  # of each, by which it is seen to stand still
+_CONTAINERS = list, tuple, dict
 
 
 class _Unlisted:
@@ -86,15 +87,16 @@ def _found() -> Iterator[tuple[str, bool, "weakref.ref[Any]"]]:
     modules = [(f"{name}.{path}".rstrip("."), module) for name, root in roots
                for path, module in torch.nn.Module.named_modules(root)][:MODULES]  # fmt: skip
     seen = {id(p) for _, module in modules for p in (module.__dict__.get("_parameters") or {}).values()}
+    of_torch = vars(torch.nn.Module())
     for name, module in modules:
         for leaf, value in module.__dict__.items():
-            if type(value) in (list, tuple, dict) and value and leaf[:1] != "_":
+            if issubclass(type(value), _CONTAINERS) and leaf not in of_torch:
                 yield from _inside(torch, f"{name}.{leaf}", value, seen, DEEP)
 
 
 def _inside(torch: Any, path: str, value: Any, seen: set[int], deep: int) -> Iterator[tuple[str, bool, Any]]:
     """What trains in there, each once, with its path."""
-    items = list(value.items() if type(value) is dict else enumerate(value))[:WIDE]
+    items = list(dict.items(value) if issubclass(type(value), dict) else enumerate(value))[:WIDE]
     for key, one in items:
         label = f"{path}[{key!r}]" if type(key) in (str, int) else f"{path}[…]"
         if issubclass(type(one), torch.nn.Module):
@@ -102,7 +104,7 @@ def _inside(torch: Any, path: str, value: Any, seen: set[int], deep: int) -> Ite
                 yield from _new(f"{label}.{leaf}", True, parameter, seen)
         elif type(one) is torch.nn.Parameter:
             yield from _new(label, False, one, seen)
-        elif type(one) in (list, tuple, dict) and deep > 1:
+        elif issubclass(type(one), _CONTAINERS) and deep > 1:
             yield from _inside(torch, label, one, seen, deep - 1)
 
 
