@@ -339,6 +339,17 @@ def test_one_rank_that_someone_ends_alone_is_a_kill() -> None:
     assert two_wait().outside(2).dies(2, signal="SIGTERM").passes(4).kinds() == {("exit.killed", (2,), "critical")}
 
 
+def test_one_rank_that_is_interrupted_alone_has_failed_where_it_was() -> None:
+    held = Ending("exception", "KeyboardInterrupt", "", 1, (at("kappa_window", line=48), TRAIN))
+    alone = two_wait().dies(2, signal="SIGINT", ending=held).passes(1)
+    assert alone.find() == ()  # the others may be about to be, too
+    found = alone.passes(5).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (2,), "interrupted")
+    assert found.locations[0].frame.function == "kappa_window"
+    torn = two_wait().dies(2, signal="SIGINT", ending=held).passes(0.3).dies(0, signal="SIGTERM").passes(0.3)
+    assert torn.finds().ranks == (2,)
+
+
 def test_ctrl_c_is_quiet_whichever_way_the_ranks_end() -> None:
     held = Ending("exception", "KeyboardInterrupt", "", 1, (TRAIN,))
     stop = job(3).train(0, 1, 2).dies(0, signal="SIGINT", ending=held).passes(0.5)

@@ -17,6 +17,7 @@ TOGETHER_S = (
 CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 MISSED_S = 1.5  # an operation that all have entered ends sooner
 UNPLACED_S = 10.0  # of one whose place is not known yet, it is not known whether the one that left was in it too
+INTERRUPTED_S = 5.0  # a person's interrupt has come to the other ranks by then
 BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 
 
@@ -85,8 +86,8 @@ def _own_deaths(scene: Scene) -> list[Death]:
 
 def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:
     """In interpreter shutdown while others wait for it."""
-    if scene.graph.waits.get(rank) or _interrupted(detail):
-        return []  # on its way out of a failed wait
+    if scene.graph.waits.get(rank) or _interrupted(scene, detail):
+        return []  # on its way out of a failed wait, or a person ended the job
     left_s = detail.in_shutdown_s or 0.0
     others = scene.graph.waiting_for((rank,))
     if not others or not _missed(scene, others) or scene.state.now_s - left_s < MISSED_S:
@@ -100,9 +101,11 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     """The kind of a rank's own death; empty for one that is normal, wanted or a consequence."""
     if _wanted(scene, end) or _torn_down(scene, detail.rank, end):
         return ""
-    if _interrupted(detail):
+    if _interrupted(scene, detail):
         return ""
     dependents = scene.graph.waiting_for((detail.rank,))
+    if was_interrupted(detail):
+        return "exit.error"  # what it was at is known, by whom it was interrupted is not
     if end.signal in ("SIGTERM", "SIGINT") and any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
         return ""  # its wait had broken already when the launcher ended it
     if end.signal:
@@ -170,6 +173,19 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
     return end.signal != "SIGKILL" and len(together) == scene.state.world_size and scene.state.world_size > 1
 
 
-def _interrupted(detail: Detail) -> bool:
+def was_interrupted(detail: Detail) -> bool:
+    """Whether it ended by KeyboardInterrupt or the like."""
     ending = detail.ending
     return ending is not None and ending.what == "exception" and ending.type in BY_A_PERSON
+
+
+def _interrupted(scene: Scene, detail: Detail) -> bool:
+    """Whether a person ended the job, as far as can be told: that interrupts all of its ranks, not one of them."""
+    if not was_interrupted(detail):
+        return False
+    others = [other for rank, other in scene.state.processes().items() if rank != detail.rank]
+    if not others or any(was_interrupted(o) or (o.exit is not None and o.exit.signal == "SIGINT") for o in others):
+        return True
+    torn_down = any(other.exit is not None and other.exit.signal == "SIGTERM" for other in others)
+    waited_s = scene.longest_s(scene.graph.waiting_for((detail.rank,)))
+    return not torn_down and waited_s < INTERRUPTED_S

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import places, words
-from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths
+from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 
@@ -138,6 +138,12 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
         )
     if death.kind == "exit.error" and _lost_worker(death):
         return "worker", f"a data worker of it was ended{_by(death)}: no error of the script's own code raised that"
+    if death.kind == "exit.error" and was_interrupted(death.detail):
+        return (
+            "interrupted",
+            "it alone was interrupted, as by SIGINT: its own code did that (a watchdog thread, interrupt_main), or"
+            " somebody sent it the signal",
+        )
     if death.kind == "exit.error" and len(deaths) == scene.state.world_size:
         return "everywhere", "each rank's own code failed, in the same way and at the same place"
     if death.kind == "exit.error":
