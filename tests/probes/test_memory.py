@@ -41,3 +41,12 @@ def _floors(folder: Path) -> list[float]:
     series = book.series(0, "memory/floor")
     assert series is not None
     return [float(value) for value in series.values]
+
+
+def test_a_script_that_descends_by_itself_has_steps_and_its_leak_is_named(tmp_path: Path) -> None:
+    done = run(SCRIPTS / "own_descent.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (box,) = boxes(tmp_path)
+    assert (box.live["STEP"], box.live["PROBE_ERRORS"]) == (60, 0)
+    assert ["self.average[0]", "graph", True] in json.loads(done.stdout)["holders"]
+    assert len(_floors(tmp_path)) > 20

@@ -1,4 +1,8 @@
-"""Backward passes, by torch.autograd.backward: Tensor.backward calls it too."""
+"""Backward passes, by torch.autograd.backward: Tensor.backward calls it too.
+
+A script that has no optimizer of torch's may take its gradients from torch.autograd.grad: where it asks for those of a
+loss by its parameters, that is one too.
+"""
 
 import sys
 import time
@@ -30,10 +34,11 @@ def install(probe: Probe, module: Any) -> None:
     _Place.here = staticmethod(operations.faster("here", sites.here))
     before, after = operations.faster("pass_before", _before), operations.faster("pass_after", _after)
     _patches.replace(module, "backward", lambda f: around_eager(torch, probe, f, before, after, _failed))
+    _patches.replace(module, "grad", lambda f: around_eager(torch, probe, f, _asking, _after, _failed))
 
 
 def remove() -> None:
-    """Put torch's own function back."""
+    """Put torch's own functions back."""
     _patches.undo()
 
 
@@ -57,6 +62,18 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if STATE.backward_depth == 1:
         turns.before_pass(roots)
     return STATE.backward_depth, roots
+
+
+def _asking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Before torch.autograd.grad: None where it is no backward pass of a training step."""
+    if steps.PROGRESS.optimizers_made or STATE.live is None or STATE.backward_depth:
+        return None
+    outputs: Any = args[0] if args else kwargs.get("outputs")
+    inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+    parameter = sys.modules["torch"].nn.Parameter
+    first = next(iter(inputs), None) if isinstance(inputs, (list, tuple)) else inputs
+    is_loss = hasattr(type(outputs), "untyped_storage") and outputs.numel() == 1
+    return _before((outputs,), {}) if is_loss and type(first) is parameter else None
 
 
 def _is_timed(live: Any) -> bool:

@@ -1,6 +1,7 @@
 """This rank's own memory after each step, and, where that grows, which of the script's containers grow with it.
 
-Signals (bytes, after the optimizer's step, when the graph of the step is gone):
+Signals (bytes, after the optimizer's step, when the graph of the step is gone; where none of torch's steps, after the
+backward pass):
 
     memory/floor   anonymous resident memory of this process
     memory/virtual its address space: what is allocated at once and filled later grows in the floor alone
@@ -20,7 +21,7 @@ import time
 from _thread import get_ident
 from typing import Any
 
-from diagd.probes import device_memory, states_ahead, suspicion, turns
+from diagd.probes import device_memory, states_ahead, steps, suspicion, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -68,7 +69,7 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module._BaseDataLoaderIter, "__init__", wrapper(probe, _loader, _ignore, _ignore))
         return
     _joined.append(probe)
-    turns.join(probe, _following, before=_stepping, after=_stepped)
+    turns.join(probe, _following, before=_stepping, after=_stepped, passed=_passed)
 
 
 def remove() -> None:
@@ -95,6 +96,11 @@ def _stepping(optimizer: Any) -> None:
         step = max(STATE.live[_STEP], 0) + 1
         states_ahead.foretell(optimizer, step)
         device_memory.sample(step, time.monotonic_ns())
+
+
+def _passed(roots: Any) -> None:
+    if not steps.PROGRESS.optimizers_made and STATE.live is not None and STATE.live[_STEP] > 0:
+        _stepped(roots)
 
 
 def _stepped(optimizer: Any) -> None:

@@ -82,15 +82,15 @@ def _of_tensor(value: Any) -> Weight:
 
 
 def graph_length(tensor: Any) -> int:
-    """How long a tensor's graph is, in nodes, to a bound; 0 where it has none.
+    """How long a tensor's graph is, in nodes, some of them counted twice, to a bound; 0 where it has none.
 
-    The longest of its two outermost chains, which a sum that goes on (`total = total + loss`) makes longer with each
-    step, and of the number of its nodes, which is soon at its bound but sees all others.
+    Its two outermost chains, which a sum that goes on (`total = total + loss`) makes longer with each step, and the
+    number of its nodes, which is soon at its bound but sees all others.
     """
     torch = sys.modules["torch"]
     with torch._C.DisableTorchFunctionSubclass():
         node = tensor.grad_fn
-    return max(_chain(node, 0), _chain(node, -1), _nodes(node)) if node is not None else 0
+    return _chain(node, 0) + _chain(node, -1) + _nodes(node) if node is not None else 0
 
 
 def _chain(node: Any, which: int) -> int:
