@@ -51,6 +51,32 @@ def test_data_workers_are_told_together_without_what_they_share(tmp_path: Path) 
     assert (found["memory/rss"], found["memory/at_s"]) == (100.0 * PAGE, 100.0)
 
 
+LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max data size             {data}            unlimited            bytes
+Max address space         {space}            unlimited            bytes
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "space", "told"),
+    [
+        ("unlimited", "unlimited", None),
+        (str(900 * PAGE), "unlimited", (900 * PAGE, 400 * PAGE)),
+        ("unlimited", str(10_000 * PAGE), (10_000 * PAGE, PAGE)),
+        (str(900 * PAGE), str(10_000 * PAGE), (10_000 * PAGE, PAGE)),  # the nearer one
+        (str(100 * PAGE), "unlimited", (100 * PAGE, 0)),
+    ],
+)
+def test_limits_of_the_process_itself_are_told(
+    tmp_path: Path, data: str, space: str, told: tuple[int, int] | None
+) -> None:
+    rank(tmp_path)
+    write(tmp_path / "7/limits", LIMITS.format(data=data, space=space))
+    found = read(MemoryMeter(7, Procfs(tmp_path)), tmp_path, 100.0)
+    assert (found.get("memory/own_limit"), found.get("memory/own_left")) == (told or (None, None))
+
+
 def test_other_children_are_told_by_themselves(tmp_path: Path) -> None:
     rank(tmp_path, 11)
     process(tmp_path, 13, name="writer", parent=7)

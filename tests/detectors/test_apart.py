@@ -10,6 +10,7 @@ from tests.detectors.tensors import training as made_of
 
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.replicas import side_by_side
+from diagd.daemon.state.model import Group
 from diagd.daemon.state.tensors import TensorInfo
 
 DDP = TensorInfo("Net.a.weight", shape=(4, 4), placement="ddp", peers=(0, 1, 2))
@@ -277,3 +278,31 @@ def test_models_that_only_began_alike_are_no_replicas_though_their_first_gradien
     after_first: Content = lambda rank, step: own(rank, step) if step > 1 else same(rank, step)  # noqa: E731
     made = training({PLAIN: apart, gradient: after_first})
     assert all(f.kind != "divergence.optimizer" for f in rates(made, [0.1] * 80, [0.01] * 80, [0.001] * 80).find())
+
+
+def test_ranks_that_take_turns_in_groups_without_one_of_them_are_not_compared() -> None:
+    ahead = [0] * 40 + [40] * 40
+    made = clocks(training({DDP: LATE}), ahead, ahead, [0] * 80)
+    (told,) = [f for f in made.find() if f.kind.startswith("divergence.")]
+    assert (told.kind, told.ranks, told.severity) == ("divergence.step", (2,), Severity.CRITICAL)
+    for rank in (0, 1):
+        groups = made.ranks[rank].detail.groups
+        made._detail(rank, groups=(*groups, Group("without 2", (0, 1), enqueued=120)))
+    (told,) = [f for f in made.report().find() if f.kind.startswith("divergence.")]
+    assert (told.kind, told.severity) == ("divergence.step", Severity.INFO)
+
+
+def test_a_mesh_leaves_nobody_out_and_a_group_of_some_excuses_no_one_at_the_same_step() -> None:
+    four = replace(DDP, peers=(0, 1, 2, 3))
+    made = clocks(training({four: LATE}, 4), [0] * 80, [0] * 80, [0] * 80, [0] * 40 + [40] * 40)
+    for rank in range(4):
+        pair = (0, 1) if rank < 2 else (2, 3)
+        made._detail(rank, groups=(*made.ranks[rank].detail.groups, Group("pair", pair, enqueued=120)))
+    (told,) = [f for f in made.report().find() if f.kind.startswith("divergence.")]
+    assert (told.ranks, told.severity) == ((3,), Severity.CRITICAL)
+    same_steps = clocks(training({DDP: LATE}), [0] * 80, [0] * 80, [0] * 80)
+    for rank in (0, 1):
+        groups = (*same_steps.ranks[rank].detail.groups, Group("without 2", (0, 1), enqueued=120))
+        same_steps._detail(rank, groups=groups)
+    (told,) = [f for f in same_steps.report().find() if f.kind.startswith("divergence.")]
+    assert told.kind == "divergence.parameter"

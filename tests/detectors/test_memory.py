@@ -221,6 +221,29 @@ def test_a_cache_that_is_full_before_the_memory_is_no_risk() -> None:
     assert run.loader(length=5000).one().kind == "memory.oom_risk"
 
 
+@pytest.mark.parametrize(("most", "said"), [(440, False), (2000, True)])
+def test_a_bounded_container_is_a_risk_only_where_its_end_is_behind_the_memorys(most: int, said: bool) -> None:
+    run = Run(1, 400, room=1.5 * GIB).holds(0, leak(400, 4.0))
+    run.holder(bounded=True, kind="deque", most=most, size=400, grew=20, steps=20)
+    assert [f.kind for f in run.finds()] == (["memory.oom_risk"] if said else [])
+
+
+def test_a_limit_of_the_process_is_room_that_it_shares_with_nobody() -> None:
+    run = Run(2, 400).holds(0, leak(400, 4.0)).holds(1, flat(400)).holder(verdict="cache")
+    for rank in (0, 1):
+        run.tells(rank, "memory/own_limit", np.array([2.5 * GIB])).tells(rank, "memory/own_left", np.array([GIB]))
+    (risk,) = [found for found in run.finds() if found.kind == "memory.oom_risk"]
+    assert (risk.ranks, risk.severity) == ((0,), Severity.CRITICAL)
+    assert "1.0 GiB are left of the 2.5 GiB that a limit of the process (ulimit) allows" in risk.summary
+    assert run.tells(0, "memory/own_left", np.array([GIB, 40 * GIB])).alarms() == []
+
+
+def test_a_leak_is_foretold_to_the_nearer_of_both_limits() -> None:
+    run = Run(1, 200, room=8 * GIB).holds(0, leak(200, 4.0)).holder()
+    run.tells(0, "memory/own_limit", np.array([4 * GIB])).tells(0, "memory/own_left", np.array([GIB]))
+    assert "about 255 steps" in run.one().summary
+
+
 def test_what_was_seen_briefly_is_not_believed_to_go_on_for_long() -> None:
     assert Run(1, 100, room=8 * GIB).holds(0, leak(100, 4.0)).holder(verdict="cache").finds() == []
 

@@ -28,12 +28,17 @@ class Holder(NamedTuple):
     path: str  # hist.losses
     kind: str  # list, dict, deque, set, cache (functools), graph (of a tensor)
     size: int  # elements; of a graph its nodes
-    bounded: bool  # a deque with a maxlen, a cache with a maxsize
+    most: int  # elements of a deque with a maxlen, of a cache with a maxsize; 0: it has no bound
     function: str  # whose variable the path begins with; empty: a module's
     file: str
     owner: str = ""  # the class of the object whose attribute it is
     owner_file: str = ""
     weight: "weight.Weight" = weight.NONE  # of a newest element; only of what has grown
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it takes no more than so many elements."""
+        return self.most > 0
 
 
 Key = tuple[int, str]
@@ -124,12 +129,12 @@ class _Walk:
             self._inside(path, value, kind, depth + 1, where)
 
     def _container(
-        self, path: str, value: Any, held: tuple[str, int, bool], depth: int, where: tuple[str, str, str, str]
+        self, path: str, value: Any, held: tuple[str, int, int], depth: int, where: tuple[str, str, str, str]
     ) -> None:
-        name, size, bounded = held
+        name, size, most = held
         key = (id(value), path)
         grew = size > self._before.get(key, size)
-        self.found[key] = Holder(path, name, size, bounded, *where, weight.newest(value, name) if grew else weight.NONE)
+        self.found[key] = Holder(path, name, size, most, *where, weight.newest(value, name) if grew else weight.NONE)
         if size <= _WIDE and depth < _DEEP and name not in ("set", "cache"):
             self._elements(path, value, name, depth + 1, where)
 
@@ -149,7 +154,7 @@ class _Walk:
         if (plain or first) and time.thread_time_ns() < self._deadline_ns:
             nodes = weight.graph_length(value)
             if nodes:
-                self.found[(0, path)] = Holder(path, "graph", nodes, False, *where)
+                self.found[(0, path)] = Holder(path, "graph", nodes, 0, *where)
 
     def _inside(self, path: str, value: Any, kind: type, depth: int, where: tuple[str, str, str, str]) -> None:
         """Go on through a module, a class, a function's closure or an object."""
@@ -197,19 +202,22 @@ _HIDDEN = frozenset(
 )  # fmt: skip
 
 
-def _contents(kind: type, value: Any) -> tuple[str, int, bool] | None:
-    """Kind, length and whether it is bounded; by the built-in types' own methods, whatever a class makes of them."""
+def _contents(kind: type, value: Any) -> tuple[str, int, int] | None:
+    """Kind, length and how long it can be at most, 0 for no bound.
+
+    By the built-in types' own methods, whatever a class makes of them.
+    """
     if issubclass(kind, dict):
-        return "dict", dict.__len__(value), False
+        return "dict", dict.__len__(value), 0
     if issubclass(kind, list):
-        return "list", list.__len__(value), False
+        return "list", list.__len__(value), 0
     if issubclass(kind, deque):
-        return "deque", deque.__len__(value), deque.maxlen.__get__(value) is not None
+        return "deque", deque.__len__(value), deque.maxlen.__get__(value) or 0
     if issubclass(kind, set):
-        return "set", set.__len__(value), False
+        return "set", set.__len__(value), 0
     if kind.__name__ == "_lru_cache_wrapper":
         info = value.cache_info()
-        return "cache", info.currsize, info.maxsize is not None
+        return "cache", info.currsize, info.maxsize or 0
     return None
 
 

@@ -124,7 +124,8 @@ def _as_json(holder: Holder, more: int, steps: int, held: float, graph: bool) ->
     return {
         "path": holder.path, "kind": holder.kind, "size": holder.size, "grew": more, "steps": steps,
         "bytes": round(held), "graph": graph, "device": holder.weight.device, "bounded": holder.bounded,
-        "function": holder.function, "file": holder.file, "owner": holder.owner, "owner_file": holder.owner_file,
+        "most": holder.most, "function": holder.function, "file": holder.file, "owner": holder.owner,
+        "owner_file": holder.owner_file,
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.procfs import Procfs, Stat, listed
-from diagd.daemon.agent.room import room
+from diagd.daemon.agent.room import own_room, room
 from diagd.daemon.agent.usage import DATA_WORKER, Meter
 
 PREFIX = "memory/"
@@ -33,8 +33,9 @@ class MemoryMeter:
     `memory/child_first`; `memory/at_s`, the time of it.
     Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
-    at a cgroup's limit), `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells
-    cheaply, `memory/pss` and `memory/worker_pss`.
+    at a cgroup's limit), `memory/own_limit` and `memory/own_left` (of limits of the process, where it has some),
+    `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
+    `memory/worker_pss`.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class MemoryMeter:
         }  # fmt: skip
 
     def _room(self) -> dict[str, float]:
-        return {name: float(value) for name, value in room(self._proc, self._folders)._asdict().items()}
+        own = own_room(self._proc, self._pid)
+        found = room(self._proc, self._folders)._asdict() | (own._asdict() if own is not None else {})
+        return {name: float(value) for name, value in found.items()}
 
     def _shared_out(self, workers: list[int]) -> dict[str, float]:
         """What each process would leave behind, its part of shared pages: only so forked copies add up."""

@@ -1,5 +1,8 @@
-"""How much memory a process can still have: by its cgroup (version 1 or 2) and by the machine, the tighter of both."""
+"""How much memory a process can still have: by its cgroup (version 1 or 2) and by the machine, the tighter of both; and
+by limits of its own (ulimit -v and -d), which it shares with no other process.
+"""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +10,9 @@ from typing import NamedTuple
 from diagd.daemon.agent.procfs import Procfs, text_of
 
 _KIB = 1024
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SIZE, _DATA = 0, 5  # of statm: all of its address space, and what of it is private and writable
+_LIMITS = {"Max address space": _SIZE, "Max data size": _DATA}
 _NO_LIMIT = 1 << 60  # version 1 says "no limit" with a huge number
 _USED = ("memory.current", "memory.usage_in_bytes")
 _LIMIT = ("memory.max", "memory.limit_in_bytes")
@@ -37,6 +43,26 @@ def room(proc: Procfs, folders: Sequence[Path]) -> Room:
         available = min(available, left) if available else left
     swap = max(_kib(machine, "SwapTotal") - _kib(machine, "SwapFree"), 0)
     return Room(limit, available, swap, _pressure(proc, folders), sum(_pushed(folder) for folder in folders[:1]))
+
+
+class OwnRoom(NamedTuple):
+    """Of a process, bytes: what it may have at most, of all or of private writable memory, and what is left of that."""
+
+    own_limit: int
+    own_left: int
+
+
+def own_room(proc: Procfs, pid: int) -> OwnRoom | None:
+    """By the limit that it is nearest to; None where it has none."""
+    pages = proc.read(f"{pid}/statm").split()
+    found = []
+    for line in proc.text(f"{pid}/limits").splitlines():
+        name = next((name for name in _LIMITS if line.startswith(name)), None)
+        words = line[len(name) :].split() if name is not None else []
+        if name is not None and words and words[0].isdecimal() and len(pages) > _DATA:
+            limit, used = int(words[0]), int(pages[_LIMITS[name]]) * _PAGE
+            found.append(OwnRoom(limit, max(limit - used, 0)))
+    return min(found, key=lambda room: room.own_left, default=None)
 
 
 def _reclaimable(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """Replicas, or holders of shards, that are at different steps, or step with different settings of their optimizers."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from diagd.daemon.detectors import meetings, rates, words
@@ -9,6 +10,7 @@ from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
 from diagd.daemon.detectors.rates import Apart
+from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -106,6 +108,8 @@ def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:
                   Basis.OBSERVATION, (Evidence(said, "probe", odd[0], found.since),))  # fmt: skip
     names = ("optimizer.step", *_first_parted(state, ranks))
     finding = _finding("divergence.step", odd, text, cause, names, since)
+    if take_turns(state, ranks):
+        finding = replace(finding, severity=Severity.INFO)
     return Told(finding, ranks, min(found.equal_until + 1, since))
 
 

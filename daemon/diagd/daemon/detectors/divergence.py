@@ -14,6 +14,7 @@ from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
 from diagd.daemon.detectors.parting import at_one_step, parted
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 
 MAX_NAMES = 20
@@ -78,6 +79,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     told = apart(scene.state)
     yield from (one.finding for one in told)
     found = [one for one in parted(scene.state) if not any(other.explains(one) for other in told)]
+    found = [one for one in found if not take_turns(scene.state, sorted(r for alike in one.classes for r in alike))]
     found = _without_recast(scene.state, found)
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
     causes = gradients(scene.state, found)

@@ -24,6 +24,7 @@ class Holder:
     bytes: int = 0  # its new elements weigh, a step
     graph: bool = False
     bounded: bool = False
+    most: int = 0  # elements, where it is bounded; 0 not known
     function: str = ""
     file: str = ""
     owner: str = ""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diagd.daemon.detectors.replicas import CLOCK, EARLY, side_by_side
+from diagd.daemon.detectors.replicas import CLOCK, EARLY, RECENT, side_by_side
 from diagd.daemon.state.job import JobState
 
 LEAST_STEPS = 4  # of them, to tell bursts
@@ -63,6 +63,12 @@ def together_until(state: JobState, ranks: Sequence[int]) -> int | None:
     return int(seen.steps[broken[-1]]) if len(broken) else 0
 
 
+def ever_apart(state: JobState, ranks: Sequence[int]) -> bool:
+    """Whether they were at different steps by the same collective at any time, as far as that is still known."""
+    seen = _seen(state, ranks, recent=None)
+    return seen is not None and bool(seen.apart.any())
+
+
 class _Seen(NamedTuple):
     steps: NDArray[np.int64]
     behind: NDArray[np.float64]  # by rank and step: has met less often by this step, so has made more of them
@@ -70,8 +76,8 @@ class _Seen(NamedTuple):
     per_step: float
 
 
-def _seen(state: JobState, ranks: Sequence[int]) -> _Seen | None:
-    seen = side_by_side(state, tuple(ranks), CLOCK)
+def _seen(state: JobState, ranks: Sequence[int], recent: int | None = RECENT) -> _Seen | None:
+    seen = side_by_side(state, tuple(ranks), CLOCK, recent)
     if seen is None or len(seen.steps) < SAMPLES + 1:
         return None
     per_step = float(np.median(np.diff(seen.values, axis=1) / np.diff(seen.steps)))

@@ -61,6 +61,39 @@ def forecast(state: JobState, rank: int, found: Growth, room: float, others: flo
     return Forecast(likely, first, last, step_s, found.until + likely, likely <= CREDIBLE * found.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is left for a rank: of the memory that it shares with others, or of a limit of its own process."""
+
+    left: float
+    own_limit: float  # 0: shared
+
+    @property
+    def text(self) -> str:
+        """ "1.2 GiB are left", "90 MiB are left of the 850 MiB that a limit of the process allows"."""
+        of = (
+            f" of the {size_text(self.own_limit)} that a limit of the process (ulimit) allows" if self.own_limit else ""
+        )
+        return f"{size_text(self.left)} are left{of}"
+
+
+def nearest(state: JobState, rank: int, found: Growth, others: float, *, own: bool) -> tuple[Forecast, Room] | None:
+    """What is full first at this pace, and when; None where it is not known what is left.
+
+    Args:
+        others: What others take of the shared memory, in bytes a step.
+        own: Whether what grows counts against a limit of the rank's own process.
+    """
+    shared, alone = newest(state, rank, "memory/available"), newest(state, rank, "memory/own_left") if own else None
+    ahead = []
+    if shared is not None:
+        ahead.append((forecast(state, rank, found, shared, others), Room(shared, 0.0)))
+    if alone is not None:
+        limit = newest(state, rank, "memory/own_limit") or 0.0
+        ahead.append((forecast(state, rank, found, alone), Room(alone, limit)))
+    return min(ahead, key=lambda one: one[0].steps, default=None)
+
+
 def growth_of(state: JobState, rank: int, name: str) -> Growth | None:
     """How a rank's series has grown; None where it has not, or by too little to speak of."""
     series = state.signals.series(rank, name)

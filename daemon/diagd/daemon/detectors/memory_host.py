@@ -12,8 +12,8 @@ from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, Holder, Loader,
 from diagd.daemon.detectors.memory import (
     LEAST_BYTES,
     Forecast,
-    forecast,
     growth_of,
+    nearest,
     newest,
     node_of,
     since_change,
@@ -173,12 +173,9 @@ def _is_large_cache(one: Grows) -> bool:
 def _finding(state: JobState, alike: list[Grows], slopes: float) -> Finding:
     first = alike[0]
     ranks = tuple(sorted({one.rank for one in alike}))
-    room = newest(state, first.rank, "memory/available")
-    ahead = (
-        forecast(state, first.rank, first.growth, room, max(slopes - first.growth.slope, 0.0))
-        if room is not None
-        else None
-    )
+    others = max(slopes - first.growth.slope, 0.0)
+    found = nearest(state, first.rank, first.growth, others, own=first.what == RSS)
+    ahead = found[0] if found is not None else None
     return Finding(
         kind=KIND,
         severity=_severity(first, ahead),

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
-from diagd.daemon.detectors.grows import Grows
-from diagd.daemon.detectors.memory import GIB, Forecast, forecast, newest, node_of, size_text
+from diagd.daemon.detectors.grows import RSS, Grows
+from diagd.daemon.detectors.memory import GIB, Forecast, Room, nearest, newest, node_of, size_text
 from diagd.daemon.detectors.memory_host import slopes_at
 from diagd.daemon.state.job import JobState
 
@@ -35,18 +35,20 @@ def host_oom(state: JobState, grows: list[Grows], leaking: set[int]) -> Iterator
 
 
 def _by_growth(state: JobState, mine: list[Grows], slopes: float) -> Finding | None:
-    first = max(mine, key=lambda one: one.growth.slope)
-    room = min(
-        (left for one in mine if (left := newest(state, one.rank, "memory/available")) is not None), default=None
-    )
-    if room is None:
+    each = []
+    for one in mine:
+        found = nearest(state, one.rank, one.growth, max(slopes - one.growth.slope, 0.0), own=one.what == RSS)
+        if found is not None:
+            each.append((one, *found))
+    if not each:
         return None
-    ahead = forecast(state, first.rank, first.growth, room, max(slopes - first.growth.slope, 0.0))
+    first, ahead, room = min(each, key=lambda one: (one[1].steps, -one[0].growth.slope))
     if not ahead.near or ahead.steps > FARTHEST * first.growth.steps or _ends_before(first, ahead):
         return None
-    ranks = tuple(sorted({one.rank for one in mine}))
+    ranks = tuple(sorted({one.rank for one in mine})) if not room.own_limit else _alike(each, first.rank)
+    pace = first.growth.slope if room.own_limit else slopes
     summary = f"memory runs out {ahead.text}: {words.ranks_text(ranks)} {words.verb(ranks, 'grows', 'grow')} by"
-    summary += f" {size_text(slopes)} a step, and {size_text(room)} are left"
+    summary += f" {size_text(pace)} a step, and {room.text}"
     close = ahead.steps <= CLOSE_STEPS or ahead.seconds <= CLOSE_S
     grown = f"it has grown by {size_text(first.growth.grown)} since step {first.growth.since}"
     cause = Cause(
@@ -56,9 +58,16 @@ def _by_growth(state: JobState, mine: list[Grows], slopes: float) -> Finding | N
     return _finding(ranks, summary, cause, first.growth.since, Severity.CRITICAL if close else Severity.WARNING)
 
 
+def _alike(each: list[tuple[Grows, Forecast, Room]], first: int) -> tuple[int, ...]:
+    """The ranks that come to limits of their own, soon."""
+    return tuple(sorted({first, *(one.rank for one, ahead, room in each if room.own_limit and ahead.near)}))
+
+
 def _ends_before(one: Grows, ahead: Forecast) -> bool:
-    """Whether a cache of the data is full before the memory is."""
-    data = one.loader
+    """Whether a container with an end of its own, or a cache of the data, is full before the memory is."""
+    data, held = one.loader, one.holder
+    if held is not None and held.most > 0 and held.grew > 0:
+        return (held.most - held.size) * held.steps / held.grew < ahead.steps
     if not one.ends or data is None or data.length <= 0:
         return False
     return one.growth.until + ahead.steps > data.length
