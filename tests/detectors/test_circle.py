@@ -232,3 +232,22 @@ def test_operations_of_one_group_that_all_had_issued_are_no_circle_once_their_ra
     aborted = started.dies(1, signal="SIGABRT").wait_raises(0).wait_raises(2).passes(1)
     assert "hang.collective_mismatch" not in {found.kind for found in aborted.find()}
     assert aborted.find() == ()  # each fell out of the group's operations: which of them broke it, nothing here says
+
+
+@pytest.mark.parametrize(("exchanged", "culprits"), [(True, (1,)), (False, (0,))])
+def test_who_turns_to_a_rank_that_has_done_its_share_is_at_fault(exchanged: bool, culprits: tuple[int, ...]) -> None:
+    pairs, lend = {0: 2, 2: 0, 1: 3, 3: 1}, at("lend", line=9)
+    met = job(4).train(*pairs).passes(6)
+    for rank, peer in pairs.items():
+        last_s = met.ranks[rank].facts.step_s
+        steps = range(-6, 1 if exchanged and rank in (0, 2) else 0)
+        for step in steps:
+            for name in ("SEND", "RECV"):
+                met.did(rank, name, lend, peer=peer, entered_s=last_s + 0.5 * step + 0.1)
+            if step < 0:
+                met.did(rank, "ALLREDUCE", at("step", line=50), seq=50 + step, entered_s=last_s + 0.5 * step + 0.2)
+    met.rest(*pairs)
+    met.waits(0, seq=60).waits(2, seq=60).waits(1, "SEND", peer=0, site=lend).waits(3, "SEND", peer=1, site=lend)
+    found = next(one for one in met.passes(2).find() if one.kind == "hang.p2p_unmatched")
+    assert found.ranks == culprits
+    assert ("has done its sends and receives of this step with others" in found.summary) == exchanged

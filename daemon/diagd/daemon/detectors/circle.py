@@ -5,6 +5,7 @@ from collections import defaultdict
 from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
+from diagd.daemon.detectors.history import RECV, SEND
 from diagd.daemon.detectors.ledger import UNNAMED, minority
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
@@ -24,9 +25,11 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
     strayed = history.first_time(scene, waits)
     left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
-    partner = () if strayed or left else history.new_partner(scene, waits)
-    stopped = () if strayed or left or partner else history.stopped_sending(scene, waits)
-    known = strayed or left or partner or stopped
+    turned = _turned_to_who_is_done(scene, waits, left)
+    left = () if turned else left
+    partner = () if strayed or left or turned else history.new_partner(scene, waits)
+    stopped = () if strayed or left or turned or partner else history.stopped_sending(scene, waits)
+    known = strayed or turned or left or partner or stopped
     tags = _tags_apart(waits)
     culprits, tie = (known, False) if known and not tags else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
@@ -41,7 +44,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=tags or _summary(scene, component, waits, culprits, tie, _HOW[bool(partner), bool(stopped)]),
+        summary=tags or _summary(scene, component, waits, culprits, tie, _how(known, turned, partner, stopped)),
         locations=locations,
         causes=(_cause(scene, component, waits, tie, kind, tags),),
         step=scene.step(component),
@@ -91,12 +94,21 @@ def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
     return (culprits, tie) if culprits else (tuple(sorted(waits)), True)
 
 
-# By whether a partner is new, and whether a send was left out.
-_HOW = {
-    (True, False): "turned to a partner that it never sent to or received from before",
-    (False, True): "gone on without a send that went before each receive until now",
-    (False, False): "",
-}
+def _turned_to_who_is_done(scene: Scene, waits: dict[int, Wait], left: tuple[int, ...]) -> tuple[int, ...]:
+    """Who waits in a send or recv for a rank that has done all of its own in this step, with others."""
+    wanted = {r: RECV if w.op.name == SEND else SEND for r, w in waits.items() if w.kind == "p2p" and w.op.peer in left}
+    if not wanted or not all(history.has_done_its_share(scene, waits[r].op.peer, name) for r, name in wanted.items()):
+        return ()
+    return tuple(sorted(wanted))
+
+
+def _how(known: tuple[int, ...], turned: tuple[int, ...], partner: tuple[int, ...], stopped: tuple[int, ...]) -> str:
+    """In words, what those at fault have done, where more is known than that they stand elsewhere."""
+    if turned and known == turned:
+        return "turned to a partner that has done its sends and receives of this step with others"
+    if partner:
+        return "turned to a partner that it never sent to or received from before"
+    return "gone on without a send that went before each receive until now" if stopped else ""
 
 
 def _doing(wait: Wait) -> str:

@@ -10,11 +10,14 @@ from itertools import pairwise
 
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.columns import NEVER
 from diagd.daemon.state.model import Detail, Frame, Operation
 
 AGREED_BEFORE = 8  # so many places at which all were called from the same line, or the lines tell nothing
 AGREES_SURELY = 32  # so many: not by chance, as within one step of a model called from one line; look no further
 SEND, RECV = "SEND", "RECV"
+STEPS_BACK = 3  # by which it is known how many there are in a step
+NEARLY = 0.4  # of one: steps are not of one length
 LOOKS_BACK = 512  # operations; a ring of the box holds no more
 
 
@@ -76,6 +79,18 @@ def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
         return ()
     found = {wait.op.peer for rank, wait in waits.items() if _went_on(scene.state.details.get(wait.op.peer), rank)}
     return tuple(sorted(found)) if len(found) < len(waits) else ()
+
+
+def has_done_its_share(scene: Scene, rank: int, name: str) -> bool:
+    """Whether it has finished as many sends, or receives, since its last step as it usually does in one."""
+    columns = scene.state.columns
+    began_s, step_s = float(columns.step_s[rank]), float(columns.step_interval_s[rank])
+    if not 0 < step_s < NEVER:
+        return False
+    done = [op.entered_s - began_s for op in scene.state.detail(rank).history
+            if op.p2p and op.name == name and op.returned_s is not None and not op.failed]  # fmt: skip
+    usual = sum(-STEPS_BACK * step_s < at <= 0 for at in done) / STEPS_BACK
+    return usual >= 1 - NEARLY and sum(at > 0 for at in done) >= usual - NEARLY
 
 
 def _went_on(detail: Detail | None, receiver: int) -> bool:
