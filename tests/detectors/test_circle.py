@@ -246,7 +246,7 @@ def test_who_turns_to_a_rank_that_has_done_its_share_is_at_fault(exchanged: bool
                 met.did(rank, name, lend, peer=peer, entered_s=last_s + 0.5 * step + 0.1)
             if step < 0:
                 met.did(rank, "ALLREDUCE", at("step", line=50), seq=50 + step, entered_s=last_s + 0.5 * step + 0.2)
-    met.rest(*pairs)
+    met.rest(*pairs).passes(0.3)
     met.waits(0, seq=60).waits(2, seq=60).waits(1, "SEND", peer=0, site=lend).waits(3, "SEND", peer=1, site=lend)
     found = next(one for one in met.passes(2).find() if one.kind == "hang.p2p_unmatched")
     assert found.ranks == culprits

@@ -85,7 +85,7 @@ def has_done_its_share(scene: Scene, rank: int, name: str) -> bool:
     """Whether it has finished as many sends, or receives, since its last step as it usually does in one."""
     columns = scene.state.columns
     began_s, step_s = float(columns.step_s[rank]), float(columns.step_interval_s[rank])
-    if not 0 < step_s < NEVER:
+    if step_s == NEVER or step_s <= 0:
         return False
     done = [op.entered_s - began_s for op in scene.state.detail(rank).history
             if op.p2p and op.name == name and op.returned_s is not None and not op.failed]  # fmt: skip
