@@ -47,6 +47,20 @@ def test_a_loss_that_goes_below_the_frequencies_has_learned() -> None:
     assert Learning({"loss": loss, "loss/target_entropy": np.full(3, 3.4)}).kinds() == []
 
 
+@pytest.mark.parametrize(("level", "count", "said"), [
+    (3.9, 100, [("loss_divergence", "warning")]),  # all that was learned is lost
+    (3.9, 50, []),  # not yet for long
+    (2.9, 100, []),  # in part
+])  # fmt: skip
+def test_what_was_learned_and_is_lost_for_good_has_diverged(
+    level: float, count: int, said: list[tuple[str, str]]
+) -> None:
+    learns = np.concatenate([np.linspace(3.95, 1.4, 150), around(1.4, 0.05, 40)])
+    rises = np.concatenate([learns, np.linspace(1.4, level, 30), around(level, 0.03, count)])
+    told = Learning({"loss": rises, "loss/target_entropy": np.full(3, 3.83)}, world=2).kinds()
+    assert [one for one in told if one[0] != "loss_spike"] == said
+
+
 def test_of_a_loss_that_is_noise_for_the_most_part_nothing_can_be_said() -> None:
     assert Learning({"loss": around(0.9, 0.7, 130)}).kinds() == []
 

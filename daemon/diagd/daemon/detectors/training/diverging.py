@@ -26,6 +26,8 @@ RETURNED = 0.3  # of the way back down, and it is a spike
 BLOWN = 30.0  # times both the beginning and the best: not only worse but gone
 BLOWN_FOR = 5
 MOST = 0.5  # of the ranks
+# Of the entropy of a classifier's targets: what was learned, and where nothing of it is left, for so many samples.
+LEARNT, CHANCE, STAYS = 0.7, 0.97, 64
 
 
 class Divergence(NamedTuple):
@@ -43,7 +45,8 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     run = Run(scene)
     wild = run.reinforced or run.adversarial
     losses = together(run.losses())
-    found = [one for rank, curve in losses.items() if (one := diverging(rank, curve, wild)) is not None
+    found = [one for rank, curve in losses.items()
+             if (one := diverging(rank, curve, wild) or (None if wild else _lost(run, rank, curve))) is not None
              and not _is_spike(rank, curve, wild)]  # fmt: skip
     if len(found) <= MOST * len(losses):
         return
@@ -76,6 +79,18 @@ def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
     if not len(curve.values) or float(np.median(curve.values[-BLOWN_FOR:])) <= curve.begin():
         return None  # as good as all healthy runs: nothing more is computed for them
     return _blown(rank, curve) or (None if wild else _rising(rank, curve))
+
+
+def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
+    """Whether a classifier that had learned much gives no more than the classes' frequencies do, and stays so."""
+    told = run.curve(rank, "loss/target_entropy")
+    if not len(told.values) or len(curve.values) < LEAST + STAYS:
+        return None
+    entropy, smooth = float(told.values[-1]), rolling_median(curve.values, WIDTH)
+    at, stays = int(smooth.argmin()), smooth[-STAYS:]
+    if entropy <= 0 or smooth[at] > LEARNT * entropy or stays.min() < CHANCE * entropy:
+        return None
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False)
 
 
 def _blown(rank: int, curve: Curve) -> Divergence | None:

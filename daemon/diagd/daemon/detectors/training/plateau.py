@@ -12,7 +12,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import SHORT, Curve, coarse, figure, lasting, noise
+from diagd.daemon.detectors.training.curves import SHORT, Curve, coarse, figure, lasting, noise, rolling_median
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -23,6 +23,7 @@ KNOWN = 40  # samples, where it is known why
 LONG = 2000  # steps after which it is no longer patience that is asked for: until then made-up data looks the same
 SKIPPED = 2  # the first may be far off: it is of untrained biases
 AT_CHANCE = 0.03  # of the targets' entropy: so near to it a loss stays that knows how often there is each class alone
+SMOOTHED = 9  # samples
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
 MOST_NOISE = 0.5  # of the loss
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
@@ -106,6 +107,8 @@ def is_at_chance(curve: Curve, entropy: float) -> bool:
     if len(values) < LEAST or entropy <= 0.0:
         return False
     end = float(np.median(values[-len(values) // 6 :]))
+    if rolling_median(values, SMOOTHED).min() < (1 - GAIN) * entropy:
+        return False  # it was learned, and lost again
     return (1 - AT_CHANCE / 2) * entropy < end < (1 + AT_CHANCE) * entropy
 
 
