@@ -232,3 +232,12 @@ def test_a_loss_that_falls_below_zero_ever_faster_has_no_bound() -> None:
 )
 def test_losses_below_zero_that_slow_down_or_mean_something_else_are_not(values: Floats) -> None:
     assert [f.kind for f in Learning({"loss": values}).find() if f.kind == "training.loss_divergence"] == []
+
+
+def test_a_policys_loss_that_was_0_by_construction_is_no_scale_for_a_spike() -> None:
+    flat, reward = around(0.0, 1e-9, 140), around(0.5, 0.05, 240)
+    loss = np.concatenate([flat, around(0.3, 0.02, 100)])
+    rewarded = {"loss": loss, "logged/reward": reward, "logged/entropy": around(2.0, 0.01, 240)}
+    assert {kind for kind, _ in Learning(rewarded).kinds()}.isdisjoint({"loss_spike", "loss_divergence"})
+    rewarded["loss"] = np.concatenate([flat, around(60.0, 2.0, 100)])
+    assert {"loss_spike", "loss_divergence"} & {kind for kind, _ in Learning(rewarded).kinds()}

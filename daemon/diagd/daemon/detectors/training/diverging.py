@@ -11,7 +11,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import FLOOR, Curve, coarse, figure, logarithmic, noise, rolling_median
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
-from diagd.daemon.detectors.training.spike import spike, together
+from diagd.daemon.detectors.training.spike import UNIT, spike, together
 
 WIDTH = 9  # samples of the median that stands for the level
 LEAST = 24
@@ -78,7 +78,7 @@ def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
     """Whether one series does."""
     if not len(curve.values) or float(np.median(curve.values[-BLOWN_FOR:])) <= curve.begin():
         return None  # as good as all healthy runs: nothing more is computed for them
-    return _blown(rank, curve) or (None if wild else _rising(rank, curve))
+    return _blown(rank, curve, UNIT if wild else 1e-12) or (None if wild else _rising(rank, curve))
 
 
 def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
@@ -93,13 +93,13 @@ def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
     return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False)
 
 
-def _blown(rank: int, curve: Curve) -> Divergence | None:
+def _blown(rank: int, curve: Curve, unit: float) -> Divergence | None:
     values = curve.values
     if len(values) < BLOWN_FOR + 3:
         return None
     early = np.abs(values[: min(10, len(values) - BLOWN_FOR)])
     rest = np.abs(values[:-BLOWN_FOR])
-    usual = max(float(np.median(early)), float(np.median(rest)), coarse(values), 1e-12)
+    usual = max(float(np.median(early)), float(np.median(rest)), coarse(values), unit)
     highest = float(np.sort(rest)[-max(len(rest) // 4, 1)])  # rewards and heavy tails reach far, and come back
     last = values[-BLOWN_FOR:]
     if not (last > BLOWN * max(usual, 0.1 * highest)).all() or not last[-1] >= 0.5 * last.max():

@@ -58,16 +58,16 @@ def _dense(tensors: list[TensorInfo], whole: int) -> TensorInfo | None:
     largest = max(matrices, key=lambda info: prod(info.shape), default=None)
     if largest is None or len(matrices) < SEVERAL or _is_table(largest):
         return None
-    return largest if len(largest.shape) == 2 and prod(largest.shape) > DENSE * whole else None
+    return largest if prod(largest.shape) > DENSE * whole else None
 
 
 def _dense_finding(ranks: tuple[int, ...], model: str, one: TensorInfo, whole: int, step: int) -> Finding:
     held = prod(one.shape)
     text = (
         f"{one.name} {list(one.shape)} alone holds {held / whole:.0%} of the {whole:,} parameters that are trained, as"
-        " a dense layer on a flattened map does"
+        " a dense layer on a flattened map does, or a full tensor for each of some kinds"
     )
-    why = cause("dense", "a dense layer connects everything with everything where the rest of the model is small", 0.7,
+    why = cause("dense", "it connects everything with everything where the rest of the model is small", 0.7,
                 seen(f"{held:,} of {whole:,} parameters of {model}", ranks[0], source="ledger"),
                 basis=Basis.RESEARCH)  # fmt: skip
     return finding("training.parameter_share", Severity.INFO, ranks, text, why, names=(one.name, "dense"), step=step,

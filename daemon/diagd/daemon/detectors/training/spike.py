@@ -28,6 +28,7 @@ SPOKEN_OF = 60  # samples for which a spike is news; after that only if the loss
 ALONE = 1.2  # where one rank's is, and no other's
 ALL = 4.0  # other data, of which a model is certain and wrong, is a few times worse for all
 WORTH = 0.15  # less of it lost is a ripple: a loss near 0 moves by large factors and little
+UNIT = 0.1  # where advantages are normalised, a surrogate that is 0 by construction is no scale of its own
 HEAVY = 10.0  # times the worst before, where rewards or adversaries make the loss noisy by nature
 # On a plain scale, where noise is added to a loss near its floor and is large beside it on a logarithmic one: all of
 # the samples are so many times the highest before, and half of what had been gained is lost.
@@ -112,7 +113,7 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
             return None
         high, worth = np.ones(OF, np.bool_), HALF
     peak, usual = float(np.median(values[at : at + OF][high])), float(np.median(values[at - QUIET : at]))
-    if wild and peak < HEAVY * max(float(np.abs(values[:at]).max()), coarse(values)):
+    if wild and peak < HEAVY * max(float(np.abs(values[:at]).max()), coarse(values), UNIT):
         return None
     gained = max(curve.begin(), float(values[:FIRST].max())) - usual
     lost = (peak - usual) / gained if gained > 1e-3 * abs(usual) else np.inf
