@@ -567,6 +567,16 @@ def test_an_optimizer_of_another_copy_than_the_one_that_is_trained_with(fed: int
     assert [f.causes[0].key for f in found(made) if f.kind == "training.dead_parameters"] == [said] * bool(said)
 
 
+@pytest.mark.parametrize(("router", "said"), [(3e-9, True), (1e-4, False), (0.0, False)])
+def test_a_router_with_nothing_but_rounding_for_a_gradient_never_learns(router: float, said: bool) -> None:
+    made = counts()
+    for name, level in (("Net.in.weight", 0.1), ("Net.moe.router.weight", router), ("Net.out.weight", 0.2)):
+        norms(made, name, noisy([level] * 10))
+    described(made, Net__in__weight=(8, 8), Net__moe__router__weight=(4, 8), Net__out__weight=(4, 8))
+    keys = [f.causes[0].key for f in found(made) if f.kind == "training.dead_parameters"]
+    assert keys == (["unlearned router"] if said else [])
+
+
 def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> None:
     made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[2] * 5, strangers=[0] * 5, strangers_idle=[0] * 5)
     made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.decoder.weight")

@@ -8,6 +8,7 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.numerics.counted import COUNTS, LATER, SHARE, Counts, Dead
 from diagd.daemon.detectors.numerics.rates import highest
+from diagd.daemon.detectors.numerics.routers import unlearned
 from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, is_router, weights
 from diagd.daemon.detectors.numerics.zeroed import zero
 from diagd.daemon.detectors.scene import Scene
@@ -257,5 +258,6 @@ _RULES: tuple[Callable[[Counts], Dead | None], ...] = (
     frozen_output,
     cut_off,
     zero,
+    unlearned,
     unmoved,
 )
