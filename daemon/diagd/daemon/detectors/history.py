@@ -45,7 +45,7 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     """Of these ranks those that came to their wait by a way that no rank ever went before, where that is not all.
 
     A way is a call site and the one before it. Order that all ranks have kept for many steps is the program's; who
-    breaks it is at fault, also where a vote of those on the circle is a tie.
+    breaks it is at fault, also where a vote of those on the circle is a tie. What is issued from C++ is in no history.
     """
     known = {way for detail in scene.state.details.values() for way in _ways(detail)}
     ways = {rank: _way_to(scene.state.detail(rank), wait.op) for rank, wait in waits.items()}
@@ -117,7 +117,7 @@ def _way_to(detail: Detail, op: Operation) -> Way | None:
         o.site for o in detail.history
         if o.returned_s is not None and o.thread == detail.pid and o.entered_s < op.entered_s and o.site is not None
     ]  # fmt: skip
-    return (_line(before[-1]), _line(op.site)) if before and op.site is not None else None
+    return (_line(before[-1]), _line(op.site)) if before and op.site is not None and op.source == "probe" else None
 
 
 def _sites(scene: Scene, group: str, place: int, rank: int) -> tuple[Frame | None, tuple[str, int] | None]:

@@ -38,6 +38,7 @@ class Divergence(NamedTuple):
     best: float
     now: float
     blown: bool
+    lost: int = 0  # the step since which nothing is left of what was learned; 0 not known
 
 
 def divergence(scene: Scene) -> Iterator[Finding]:
@@ -65,7 +66,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     why = cause("rate", "the updates are too large: each step makes the loss worse", 0.65 if rose else 0.6, *evidence)
     severity = Severity.CRITICAL if blown else Severity.WARNING
     yield finding("training.loss_divergence", severity, ranks, text, why, names=("loss", "lr"),
-                  step=losses[worst.rank].last_step)  # fmt: skip
+                  step=worst.lost or losses[worst.rank].last_step)  # fmt: skip
 
 
 def _is_spike(rank: int, curve: Curve, wild: bool) -> bool:
@@ -90,7 +91,9 @@ def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
     at, stays = int(smooth.argmin()), smooth[-STAYS:]
     if entropy <= 0 or smooth[at] > LEARNT * entropy or stays.min() < CHANCE * entropy:
         return None
-    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False)
+    above = np.flatnonzero(smooth < CHANCE * entropy)
+    since = int(curve.steps[above[-1] + WIDTH])
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False, since)
 
 
 def _blown(rank: int, curve: Curve, unit: float) -> Divergence | None:
