@@ -70,10 +70,10 @@ def _asking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     outputs: Any = args[0] if args else kwargs.get("outputs")
     inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
-    parameter = sys.modules["torch"].nn.Parameter
+    torch = sys.modules["torch"]
     first = next(iter(inputs), None) if isinstance(inputs, (list, tuple)) else inputs
-    is_loss = hasattr(type(outputs), "untyped_storage") and outputs.numel() == 1
-    return _before((outputs,), {}) if is_loss and type(first) is parameter else None
+    is_loss = type(outputs) is torch.Tensor and outputs.numel() == 1
+    return _before((outputs,), {}) if is_loss and type(first) is torch.nn.Parameter else None
 
 
 def _is_timed(live: Any) -> bool:
