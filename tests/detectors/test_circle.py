@@ -251,3 +251,18 @@ def test_who_turns_to_a_rank_that_has_done_its_share_is_at_fault(exchanged: bool
     found = next(one for one in met.passes(2).find() if one.kind == "hang.p2p_unmatched")
     assert found.ranks == culprits
     assert ("has done its sends and receives of this step with others" in found.summary) == exchanged
+
+
+@pytest.mark.parametrize(("usual", "culprits"), [(2, (1,)), (0, (0,))])
+def test_who_sends_to_a_rank_that_it_never_sent_to_is_at_fault_and_not_that_one(
+    usual: int, culprits: tuple[int, ...]
+) -> None:
+    ring, line = job(3), at("ring", line=8)
+    for step in range(12):
+        for rank, peer in ((0, 1), (1, usual), (2, 0)):
+            ring.did(rank, "SEND", line, peer=peer, entered_s=ring.now_s - 12 + step)
+            ring.did(rank, "ALLREDUCE", at("ring", line=9), seq=step + 1, entered_s=ring.now_s - 11.5 + step)
+    ring.did(0, "SEND", line, peer=1).passes(0.2)
+    ring.waits(0, seq=60, site=at("ring", line=9)).waits(1, "SEND", peer=0, site=line).receives(2, peer=1, site=line)
+    found = ring.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", culprits)

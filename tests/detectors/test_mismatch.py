@@ -214,3 +214,17 @@ def test_two_threads_of_a_rank_that_share_a_group_are_told(name: str, key: str) 
     assert sizes.passes(2).finds().causes[0].key == ("threads" if key == "threads" else "arguments")
     met.ranks[1].detail = met.ranks[1].detail.with_(history=())  # each is known of one rank alone
     assert met.passes(0.1).finds().causes[0].key == key
+
+
+def test_two_calls_that_meet_are_another_path_and_not_another_size() -> None:
+    calls = {"log": at("log_global", line=7), "sync": at("sync", line=5)}
+    met = job(3)
+    for rank in range(3):
+        for seq in range(1, 9):
+            met.did(rank, "ALLREDUCE", calls["log" if seq % 2 else "sync"], seq=seq, entered_s=met.now_s - 9 + seq)
+    for rank in range(3):
+        skips = rank == 1
+        met.waits(rank, seq=9, numel=64 if skips else 1, site=calls["sync" if skips else "log"])
+    found = met.passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == (KIND, (1,), "path")
+    assert "calls from different lines" in found.causes[0].text

@@ -26,10 +26,11 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     strayed = history.first_time(scene, waits)
     left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
     turned = _turned_to_who_is_done(scene, waits, left)
-    left = () if turned else left
-    partner = () if strayed or left or turned else history.new_partner(scene, waits)
+    strange = _turned_to_a_stranger(scene, waits, left)
+    left = () if turned or strange else left
+    partner = strange or (() if strayed or left or turned else history.new_partner(scene, waits))
     stopped = () if strayed or left or turned or partner else history.stopped_sending(scene, waits)
-    known = strayed or turned or left or partner or stopped
+    known = strayed or strange or turned or left or partner or stopped
     tags = _tags_apart(waits)
     culprits, tie = (known, False) if known and not tags else _out_of_order(waits)
     dependents = scene.graph.waiting_for(component)
@@ -102,13 +103,20 @@ def _turned_to_who_is_done(scene: Scene, waits: dict[int, Wait], left: tuple[int
     return tuple(sorted(wanted))
 
 
+def _turned_to_a_stranger(scene: Scene, waits: dict[int, Wait], left: tuple[int, ...]) -> tuple[int, ...]:
+    """Who waits in a send or recv for a rank that went to a collective, and with which it never had one before."""
+    wanted = {rank for rank, wait in waits.items() if wait.kind == "p2p" and wait.op.peer in left}
+    strange = set(history.new_partner(scene, waits))
+    return tuple(sorted(wanted)) if wanted and wanted <= strange else ()
+
+
 def _how(known: tuple[int, ...], turned: tuple[int, ...], partner: tuple[int, ...], stopped: tuple[int, ...]) -> str:
     """In words, what those at fault have done, where more is known than that they stand elsewhere."""
     if turned and known == turned:
         return "turned to a partner that has done its sends and receives of this step with others"
-    if partner:
+    if partner and known == partner:
         return "turned to a partner that it never sent to or received from before"
-    return "gone on without a send that went before each receive until now" if stopped else ""
+    return "gone on without a send that went before each receive until now" if stopped and known == stopped else ""
 
 
 def _doing(wait: Wait) -> str:

@@ -8,6 +8,7 @@ from diagd.daemon.detectors.handled import Handled, handled
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
+from diagd.daemon.state.model import Frame
 
 KIND = "hang.collective_mismatch"
 
@@ -133,15 +134,31 @@ def _cause(scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: boo
     if (parted := _parted_at(scene, group, seq, ranked)) < seq:
         evidence.append(Evidence(f"the histories of group {group} part at #{parted} already", "flight recorder"))
     # An operation's name differs where the program's path does; a field, where its data does.
-    path = "operation" in fields
+    path = "operation" in fields or _from_other_lines(scene, group, seq, ranked)
+    met = "different operations" if "operation" in fields else "calls from different lines"
     text = (
-        "the ranks took different paths in the program and met in different operations"
+        f"the ranks took different paths in the program and met in {met}"
         if path
         else f"the ranks call the same operation with another {' and '.join(fields) or 'signature'}"
     )
     if tie:
         text += "; which of them is right cannot be told by a vote"
     return Cause("path" if path else "arguments", text, 0.95, Basis.OBSERVATION, tuple(evidence))
+
+
+def _from_other_lines(scene: Scene, group: str, seq: int, ranked: list[list[int]]) -> bool:
+    """Whether two sides have called it from lines that both have called before: they have met in two calls."""
+    sides = []
+    for ranks in ranked[:2]:
+        ops = [scene.ledger.at(group, seq, rank) for rank in ranks]
+        known = {_line(op.site) for rank in ranks for op in scene.state.detail(rank).history}
+        sides.append(({_line(op.site) for op in ops if op is not None} - {None}, known))
+    (mine, before), (theirs, earlier) = sides
+    return bool(mine and theirs) and not mine & theirs and mine <= earlier and theirs <= before
+
+
+def _line(site: Frame | None) -> tuple[str, int] | None:
+    return (site.file, site.line) if site is not None else None
 
 
 def _left(scene: Scene, fell: Mapping[int, Handled]) -> Cause:
