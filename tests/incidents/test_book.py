@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.detectors.states import Job, at, job
 
+from diagd.daemon.detectors.apart import SHOWS_IN
 from diagd.daemon.detectors.consequences import without_consequences
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.registry import detect
@@ -362,6 +363,16 @@ def test_a_consequence_that_shows_first_becomes_the_incident_of_its_cause() -> N
     state.tick(state.now_s + 10)
     book.update([told("training.codebook_collapse", step=160)], state)
     assert [(i.kind, i.step, i.is_open) for i in book.incidents] == [("training.codebook_collapse", 160, True)]
+
+
+def test_weights_that_differ_become_the_incident_of_the_settings_that_part_them() -> None:
+    book, state = IncidentBook(), job(2).state
+    differ = told("divergence.parameter", Severity.CRITICAL, step=4)
+    book.update([differ], state)
+    state.tick(state.now_s + 10)
+    settings = Finding("divergence.optimizer", Severity.CRITICAL, (1,), "lr", (), sure=True, explains=SHOWS_IN)
+    book.update(without_consequences([settings]), state)
+    assert [(i.kind, i.is_open) for i in book.incidents] == [("divergence.optimizer", True)]
 
 
 @pytest.mark.parametrize(

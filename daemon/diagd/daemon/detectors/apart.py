@@ -14,6 +14,7 @@ from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
+SHOWS_IN = ("divergence.parameter", "divergence.gradient")  # sooner than it is known what it comes of
 BEGUN = 2  # steps: what is equal that early may be so because all began alike
 
 
@@ -185,5 +186,5 @@ def _values(found: Apart) -> str:
 def _finding(kind: str, ranks: tuple[int, ...], text: str, cause: Cause, names: tuple[str, ...], step: int) -> Finding:
     return Finding(
         kind, Severity.CRITICAL, ranks, words.shortened(text), (cause,), names=names, step=step, sure=True,
-        goes_on=True, key=cause.key,
+        goes_on=True, key=cause.key, explains=SHOWS_IN,
     )  # fmt: skip

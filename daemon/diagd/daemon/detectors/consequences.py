@@ -41,9 +41,10 @@ BESIDE = frozenset({
 
 def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """The findings that no other one explains; each with what follows from it, which may have been told before."""
-    all_ = [replace(finding, explains=_followers(finding)) for finding in found]
-    explained = tuple({follower for finding in all_ for follower in finding.explains})
-    return [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]
+    all_ = list(found)
+    explained = tuple({follower for finding in all_ for follower in _followers(finding)})
+    left = [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]
+    return [replace(finding, explains=(*finding.explains, *_followers(finding))) for finding in left]
 
 
 def _followers(finding: Finding) -> tuple[str, ...]:
