@@ -98,3 +98,10 @@ def test_a_rank_under_diagd_names_its_run_directory(tmp_path: Path) -> None:
     process(tmp_path, 10, env={**RANK_1, "DIAGD_DIR": "/dev/shm/diagd-0/job", "DIAGD_JOB_ID": "job"})
     (found,) = find_ranks(Procfs(tmp_path))
     assert (found.job, found.run_dir) == ("job", Path("/dev/shm/diagd-0/job"))
+
+
+def test_where_ranks_meet_is_told(tmp_path: Path) -> None:
+    meeting = {**RANK_1, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    process(tmp_path, 11, env=meeting)
+    process(tmp_path, 12, env={**RANK_1, "RANK": "0"})
+    assert {rank.pid: rank.meets_at for rank in find_ranks(Procfs(tmp_path))} == {11: "10.0.0.1:29500", 12: ""}

@@ -44,3 +44,13 @@ def test_incidents_of_several_running_jobs_are_asked_for_by_name(
     assert caught.value.exit_code == 2
     with pytest.raises(DiagdError, match="no job is called c"):
         incidents._report("c")
+
+
+def test_ranks_that_were_started_by_hand_and_meet_at_one_place_are_one_job() -> None:
+    places = {1: "127.0.0.1:29501", 2: "127.0.0.1:29501", 3: "127.0.0.1:29502"}
+    ranks = [OutsideRank(pid - 1, pid, parent=pid + 10, meets_at=place) for pid, place in places.items()]
+    found = _with_others({}, ranks)
+    assert {name: [t.pid for t in choice.targets] for name, choice in found.items()} == {
+        "unnamed": [1, 2],
+        "unnamed~2": [3],
+    }

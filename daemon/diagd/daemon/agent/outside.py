@@ -27,7 +27,8 @@ class OutsideRank:
     job: str = ""
     attempt: int = 0
     command: str = ""
-    parent: int = 0  # tells jobs apart that have no name
+    parent: int = 0  # tells jobs apart that have no name and no place to meet
+    meets_at: str = ""  # MASTER_ADDR:MASTER_PORT, the same for all ranks of a job
     run_dir: Path | None = None  # where it does run under diagd
     worker_server: Path | None = None  # torch's own, where the job started one
 
@@ -111,6 +112,7 @@ def _described(proc: Procfs, pid: int, env: dict[str, str]) -> OutsideRank:
         attempt=_number(env.get("TORCHELASTIC_RESTART_COUNT"), 0),
         command=" ".join(proc.command(pid)),
         parent=stat.parent if (stat := proc.stat(pid)) is not None else 0,
+        meets_at=f"{env.get('MASTER_ADDR', '')}:{env['MASTER_PORT']}" if env.get("MASTER_PORT") else "",
         run_dir=Path(env["DIAGD_DIR"]) if env.get("DIAGD_DIR") else None,
         worker_server=Path(env["TORCH_WORKER_SERVER_SOCKET"]) if env.get("TORCH_WORKER_SERVER_SOCKET") else None,
     )

@@ -45,9 +45,9 @@ def choices() -> dict[str, Choice]:
 def _with_others(found: dict[str, Choice], ranks: "Iterable[OutsideRank]") -> dict[str, Choice]:
     from diagd.daemon.agent.dump import targets_outside
 
-    others: dict[tuple[str, int], list[OutsideRank]] = {}
+    others: dict[tuple[str, str], list[OutsideRank]] = {}
     for rank in ranks:
-        key = ("unnamed", rank.parent) if rank.job in _NO_NAMES else (rank.job, 0)
+        key = ("unnamed", rank.meets_at or str(rank.parent)) if rank.job in _NO_NAMES else (rank.job, "")
         others.setdefault(key, []).append(rank)
     for (name, _), members in others.items():
         if name in found and any(rank.run_dir for rank in members):
