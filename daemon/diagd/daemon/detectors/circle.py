@@ -10,6 +10,9 @@ from diagd.daemon.detectors.ledger import UNNAMED, minority
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 
+HISTORY_S = 8.0  # by then it has come, or will not come
+MANY = 16  # operations
+
 
 def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     """The finding for a component of the graph that waits only for itself; None while it is too young to be proven."""
@@ -22,6 +25,8 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
+    if kind == "hang.p2p_unmatched" and _history_is_coming(scene, waits):
+        return None
     # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
     strayed = history.first_time(scene, waits)
     left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
@@ -53,6 +58,17 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         since_s=max(w.since_s for w in waits.values()),
         key="circle:" + ",".join(map(str, component)),
     )
+
+
+def _history_is_coming(scene: Scene, waits: dict[int, Wait]) -> bool:
+    """Whether what these ranks did before, which tells who is out of order, has been asked for and is not here yet."""
+    state = scene.state
+    if state.from_dumps or state.ended_s is not None or scene.failed(tuple(waits)):
+        return False
+    if min(scene.age_s(wait) for wait in waits.values()) >= HISTORY_S:
+        return False
+    counts = state.columns.operations
+    return any(not state.detail(r).history and int(counts[r]) > MANY for r in waits if r < len(counts))
 
 
 def _kind(kinds: set[str], groups: set[str]) -> str:
