@@ -241,3 +241,16 @@ def test_a_policys_loss_that_was_0_by_construction_is_no_scale_for_a_spike() -> 
     assert {kind for kind, _ in Learning(rewarded).kinds()}.isdisjoint({"loss_spike", "loss_divergence"})
     rewarded["loss"] = np.concatenate([flat, around(60.0, 2.0, 100)])
     assert {"loss_spike", "loss_divergence"} & {kind for kind, _ in Learning(rewarded).kinds()}
+
+
+def test_a_rank_whose_loss_follows_anothers_jump_is_not_told_once_that_is_old() -> None:
+    begun = np.concatenate([np.linspace(1.0, 0.0126, 20), around(0.0126, 0.0008, 120)])
+    slow = np.linspace(0.35, 0.15, 110)
+    spoilt = np.concatenate([begun, np.full(6, 1000.0), slow])
+    follows = np.concatenate([begun, around(0.0126, 0.0008, 6), slow])
+    young = Learning({"loss": follows[:160]}, world=2).rank(1, {"loss": spoilt[:160]})
+    assert [(found.kind, found.ranks) for found in young.find()] == [("training.loss_spike", (1,))]
+    old = Learning({"loss": follows}, world=2).rank(1, {"loss": spoilt})
+    assert not [found for found in old.find() if found.ranks == (0,)]
+    alone = Learning({"loss": follows}, world=2).rank(1, {"loss": np.concatenate([begun, around(0.0126, 0.0008, 116)])})
+    assert [found.ranks for found in alone.find()] == [(0,)]

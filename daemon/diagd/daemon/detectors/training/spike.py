@@ -60,6 +60,7 @@ def spikes(scene: Scene) -> Iterator[Finding]:
     wild = run.reinforced or run.adversarial
     losses = together(run.losses())
     found = [one for rank, curve in losses.items() if (one := spike(rank, curve, wild)) is not None]
+    found = [one for one in found if not _follows(one, losses, wild)]
     if not found:
         return
     first = min(one.step for one in found)
@@ -81,14 +82,24 @@ def together(losses: dict[int, Curve]) -> dict[int, Curve]:
     return {rank: curve.at(common) for rank, curve in cut.items()}
 
 
+def _follows(one: Spike, losses: dict[int, Curve], wild: bool) -> bool:
+    """Whether another rank's loss had jumped shortly before: what spoilt its step has spoilt the weights of all."""
+    others = (each for rank, curve in losses.items() if rank != one.rank for each in _spikes(rank, curve, wild))
+    return any(0 < one.step - other.step <= WINDOW for other in others)
+
+
 def spike(rank: int, curve: Curve, wild: bool = False) -> Spike | None:
     """The first spike in a series that is young or from which the loss has not come back; None where there is none."""
+    told = (one for one in _spikes(rank, curve, wild) if one.age <= SPOKEN_OF or not (one.back or one.relearned))
+    return next(told, None)
+
+
+def _spikes(rank: int, curve: Curve, wild: bool) -> Iterator[Spike]:
     level = logarithmic(curve.values, coarse(curve.values))
     for at in _jumps(level):
         one = _spike(rank, curve, level, at, wild)
-        if one is not None and (one.age <= SPOKEN_OF or not (one.back or one.relearned)):
-            return one
-    return None
+        if one is not None:
+            yield one
 
 
 def _jumps(level: np.ndarray) -> list[int]:
