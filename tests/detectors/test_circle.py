@@ -3,7 +3,9 @@
 import pytest
 from tests.detectors.states import Job, at, critical, job
 
+from diagd.daemon.detectors import history
 from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.scene import scene_of
 
 
 def two_groups_in_opposite_order() -> Job:
@@ -249,6 +251,7 @@ def test_who_turns_to_a_rank_that_has_done_its_share_is_at_fault(exchanged: bool
     met.rest(*pairs).passes(0.3)
     met.waits(0, seq=60).waits(2, seq=60).waits(1, "SEND", peer=0, site=lend).waits(3, "SEND", peer=1, site=lend)
     found = next(one for one in met.passes(2).find() if one.kind == "hang.p2p_unmatched")
+    assert history.has_done_its_share(scene_of(met.state), 0, "RECV") == exchanged
     assert found.ranks == culprits
     assert ("has done its sends and receives of this step with others" in found.summary) == exchanged
 
@@ -266,3 +269,29 @@ def test_who_sends_to_a_rank_that_it_never_sent_to_is_at_fault_and_not_that_one(
     ring.waits(0, seq=60, site=at("ring", line=9)).waits(1, "SEND", peer=0, site=line).receives(2, peer=1, site=line)
     found = ring.passes(2).finds()
     assert (found.kind, found.ranks) == ("hang.p2p_unmatched", culprits)
+
+
+def test_a_send_is_judged_once_it_is_known_what_its_rank_did_before() -> None:
+    met = job(2).waits(0, seq=60).waits(1, "SEND", peer=0)
+    for placed in met.ranks.values():
+        placed.facts.operations = 100
+    assert met.passes(3).find() == ()
+    met.did(0, "SEND", at("ring"), peer=1).did(1, "SEND", at("ring"), peer=0)
+    assert met.passes(0.5).finds().kind == "hang.p2p_unmatched"
+    silent = job(2).waits(0, seq=60).waits(1, "SEND", peer=0)
+    for placed in silent.ranks.values():
+        placed.facts.operations = 100
+    assert silent.passes(9).finds().kind == "hang.p2p_unmatched"  # it does not come
+
+
+def test_what_is_issued_from_cpp_is_no_strangers_way() -> None:
+    met, lend = job(2), at("lend", line=9)
+    for step in range(12):
+        for rank in (0, 1):
+            met.did(rank, "SEND", lend, peer=1 - rank, entered_s=met.now_s - 12 + step)
+            met.did(rank, "RECV", lend, peer=1 - rank, entered_s=met.now_s - 11.9 + step)
+    met.waits_in_backward(0, seq=60, site=at("main", line=76)).waits(1, "SEND", peer=0, site=lend).passes(2)
+    scene = scene_of(met.state)
+    waits = {rank: scene.graph.waits[rank][0] for rank in (0, 1)}
+    assert waits[0].op.source == "flight recorder"
+    assert history.first_time(scene, waits) == ()

@@ -350,6 +350,15 @@ def test_one_rank_that_is_interrupted_alone_has_failed_where_it_was() -> None:
     assert torn.finds().ranks == (2,)
 
 
+def test_who_waits_in_a_later_operation_of_the_group_waits_for_the_one_that_was_killed_in_an_earlier() -> None:
+    killed = job(3)
+    for rank in range(3):
+        killed.issued(rank, "ALLREDUCE", 10).issued(rank, "ALLREDUCE", 11)
+    killed.waits(0, seq=11).waits(1, seq=11).waits(2, seq=10).passes(0.5).dies(2, signal="SIGKILL")
+    found = killed.passes(3).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.killed", (2,), (0, 1))
+
+
 def test_ctrl_c_is_quiet_whichever_way_the_ranks_end() -> None:
     held = Ending("exception", "KeyboardInterrupt", "", 1, (TRAIN,))
     stop = job(3).train(0, 1, 2).dies(0, signal="SIGINT", ending=held).passes(0.5)

@@ -53,10 +53,15 @@ def drawn(pool: int) -> Choose:
         lambda rank, step, row: rank * 10_000 + step * 48 + row,  # a part of its own
         lambda rank, step, row: step * 48 + row,  # the very same batch: another rule's
         lambda rank, step, row: row if row < 12 else (step * 48 + row) * 2 + rank,  # anchors at the same places
+        lambda rank, step, row: row if row < 12 else step * 48 + row + rank,  # anchors, so they are meant to share
+        lambda rank, step, row: (
+            row - rank if step == 5 and 9 < row < 20 else 10_000 * (rank + 1) + step * 48 + row  # a few, once
+        ),
         lambda rank, step, row: 7,  # nothing to know a sample by
         drawn(40),
         drawn(400),
         drawn(8),
+        drawn(3),
     ],
 )
 def test_ranks_with_parts_of_their_own_and_small_datasets_are_in_order(choose: Choose) -> None:

@@ -181,6 +181,8 @@ def test_one_dense_layer_that_is_nearly_all_of_a_model_is_worth_knowing() -> Non
     convs = [TensorInfo(f"Net.conv{n}.weight", shape=(16, 16, 3, 3)) for n in range(3)]
     (found,) = share(*convs, TensorInfo("Net.fc.weight", shape=(512, 4096)))
     assert (found.severity, found.names[0], found.causes[0].key) == ("info", "Net.fc.weight", "dense")
+    (found,) = share(*convs, TensorInfo("Net.by_relation", shape=(6, 40, 96, 96)))
+    assert found.names[0] == "Net.by_relation"
     assert share(*convs[:2], TensorInfo("Net.fc.weight", shape=(512, 4096))) == []
     assert share(*convs, *(TensorInfo(f"Net.fc{n}.weight", shape=(512, 4096)) for n in range(2))) == []
 

@@ -91,6 +91,21 @@ def test_parts_that_torch_knows_that_are_frozen_or_that_an_optimizer_has_are_in_
     assert not any(counted(recording, "unlisted"))
 
 
+def test_a_part_that_an_optimizer_holds_at_a_rate_of_0_is_its_schedules_matter(recording: BoxWriter) -> None:
+    part = nn.Linear(12, 12)
+    model = Towers([part])
+    groups: list[dict[str, Any]] = [
+        {"params": list(model.parameters())},
+        {"params": list(part.parameters()), "lr": 0.0},
+    ]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    look(model)
+    for seed in range(25):
+        x = torch.randn(4, 12, generator=torch.Generator().manual_seed(seed))
+        step(model(x).square().mean(), optimizer)
+    assert not any(counted(recording, "unlisted"))
+
+
 def test_a_part_that_the_script_moves_by_itself_is_in_order(recording: BoxWriter) -> None:
     model, own = Towers([]), nn.Parameter(torch.zeros(12))
     model.parts.append(own)

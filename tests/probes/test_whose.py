@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from diagd.probes import naming, own_files, resuming
+from diagd.probes import marks, naming, own_files, resuming
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.resuming import RESUMING
@@ -99,3 +99,33 @@ def test_an_optimizer_that_begins_anew_tells_nothing(told: Told) -> None:
     flat = nn.Parameter(torch.randn(30))
     again(train(flat), torch.optim.Adam([flat], lr=0.1).state_dict(), flat)
     assert told == []
+
+
+def test_of_what_lies_on_a_device_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnDevice:
+        device = torch.device("cuda")
+
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"{name}: reading it would wait for the device")
+
+    assert marks.of(torch.ones(30)) is not None
+    monkeypatch.setattr("diagd.probes.later.plain", lambda tensor: OnDevice())
+    assert marks.of(torch.ones(30)) is None
+
+
+def test_an_optimizers_marks_are_taken_only_where_something_waits_for_them(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[object] = []
+
+    def kept_by(optimizer: object) -> marks.Kept:
+        taken.append(optimizer)
+        return marks.Kept({}, {})
+
+    monkeypatch.setattr(marks, "kept_by", kept_by)
+    made = torch.optim.Adam([nn.Parameter(torch.randn(30))], lr=0.1)
+    resuming._stepping(made)
+    assert taken == []
+    WHOSE.awaited = True
+    resuming._stepping(made)
+    assert taken == [made]

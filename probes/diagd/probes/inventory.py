@@ -109,13 +109,13 @@ def survey(stepping: Any = None) -> Survey:
     modules, optimizers = _objects()
     owned = {number for optimizer in optimizers for number in _owned(optimizer)}
     inner = {id(child) for module in modules for child in _children(module).values()}
+    roots = [module for module in modules if id(module) not in inner]
     seen: set[int] = set()
-    models = [_placed_alike(list(_walk(module, "", BARE, seen))) for module in modules if id(module) not in inner]
-    titles = [title(module) for module in modules if id(module) not in inner]
+    models = [_placed_alike(list(_walk(root, "", BARE, seen))) for root in roots]
+    titles = [title(root) for root in roots]
     titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
     kept = {id(place.tensor) for places in models for place in places}
-    roots = [module for module in modules if id(module) not in inner]
     trained = tuple(
         (title, root)
         for title, root, places in zip(titles, roots, models, strict=True)

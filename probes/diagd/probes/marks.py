@@ -80,10 +80,13 @@ class _Marks:
         """It has read this file."""
         self.expected = self.written.get(path) or self.expected
 
-    def compare(self, optimizer: Any, step: int) -> None:
-        """Before the first step after that: what has not come back, and what has come back for another."""
+    def compare(self, optimizer: Any, now: Kept, step: int) -> None:
+        """Before the first step after that: what has not come back, and what has come back for another.
+
+        Args:
+            now: What the optimizer and its parameters hold.
+        """
         expected, self.expected = self.expected, _NOTHING
-        now = kept_by(optimizer)
         known = {name: mark for name, mark in now.weights.items() if name in expected.weights}
         changed = [name for name, mark in known.items() if mark != expected.weights[name]]
         held = _holders(expected.weights)
@@ -152,9 +155,9 @@ def _marked(named: list[tuple[str, Any]]) -> dict[str, Mark]:
 
 
 def of(tensor: Any) -> Mark | None:
-    """Some of its values; None where they are not to be had at once."""
+    """Some of its values; None where they are not to be had at once: a device would have to be waited for."""
     held = later.plain(tensor)  # not one whose memory a wrapper has taken away
-    if held is None or not held.is_contiguous():
+    if held is None or held.device.type != "cpu" or not held.is_contiguous():
         return None
     flat = held.detach().view(-1)
     return (float(held.numel()), *flat[:VALUES].tolist(), *flat[-VALUES:].tolist())

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from diagd.probes import turns, whose
+from diagd.probes import marks, turns, whose
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -296,10 +296,14 @@ def _schedule_took(token: Any, result: Any) -> None:
 
 
 def _stepping(optimizer: Any) -> None:
-    if KNOWN.expected:
-        KNOWN.compare(optimizer, under_way())
+    expected = any(KNOWN.expected)
+    if not expected and not WHOSE.awaited:
+        return
+    now, step = marks.kept_by(optimizer), under_way()
+    if expected:
+        KNOWN.compare(optimizer, now, step)
     if WHOSE.awaited:
-        WHOSE.tell(optimizer, under_way())
+        WHOSE.tell(now, step)
 
 
 def _stepped(optimizer: Any) -> None:

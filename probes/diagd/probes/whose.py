@@ -6,7 +6,6 @@ checkpoint/given    fact: the same before the first step after an optimizer was 
 """
 
 import zlib
-from typing import Any
 
 from diagd.probes import marks
 from diagd.probes.signals import SIGNALS
@@ -21,9 +20,8 @@ class _Whose:
     def __init__(self) -> None:
         self.awaited = False  # an optimizer was given state, and has not stepped yet
 
-    def tell(self, optimizer: Any, step: int) -> None:
-        """Before a step: what it keeps now; nothing of one that only stands for others, as ZeRO's does."""
-        given = marks.kept_by(optimizer)
+    def tell(self, given: marks.Kept, step: int) -> None:
+        """Before a step: what an optimizer keeps now; nothing of one that only stands for others, as ZeRO's does."""
         if given.moments:
             self.awaited = False
             SIGNALS.fact("checkpoint/given", text(given), step)
