@@ -163,6 +163,19 @@ class Job:
         self.ranks[rank].facts.phase, self.ranks[rank].facts.phase_s = phase, self.now_s
         return self.stack(rank, at(function, line=line), TRAIN, **more)
 
+    def beside(self, rank: int, name: str, *frames: Frame) -> Self:
+        """Another thread of it, where its stack has been read."""
+        own, *others = self.ranks[rank].detail.stacks
+        thread = Thread(own.pid + len(own.threads), name, frames)
+        self._detail(rank, stacks=(changed(own, threads=(*own.threads, thread)), *others))
+        return self
+
+    def with_child(self, rank: int, command: str, pid: int, **more: Any) -> Self:
+        """A process that it has started."""
+        child = Child(pid, "child", **{"state": "S", "cpu_s": 0.0, "command": command, **more})
+        self._detail(rank, children=(*self.ranks[rank].detail.children, child))
+        return self
+
     def starves(self, rank: int, worker: Frame | None = None, dead: str = "") -> Self:
         """It waits for the data loader: the worker is in the user's `worker` frame, or ended with `dead`."""
         self.ranks[rank].facts.phase = "data"

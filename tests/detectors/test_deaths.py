@@ -283,6 +283,22 @@ def test_a_rank_in_interpreter_shutdown_that_others_wait_for_left_early() -> Non
     found = two_wait().leaves(2).passes(2).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))
     assert "shutdown" in found.summary
+    assert len({e.what for e in found.causes[0].evidence}) == len(found.causes[0].evidence) == 1
+
+
+def test_one_that_called_exit_is_not_said_to_have_run_out_of_batches() -> None:
+    called = Ending("exit", code=0, frames=(TRAIN,))
+    for left in (two_wait().leaves(2, called), two_wait().dies(2, code=0, ending=called)):
+        (cause,) = left.passes(2).finds().causes
+        assert "exit itself" in cause.text
+        assert "batches" not in cause.text
+        assert any("exit called with 0" in e.what for e in cause.evidence)
+    assert "batches" in two_wait().dies(2, code=0).passes(2).finds().causes[0].text
+
+
+def test_an_operation_known_only_by_its_number_is_called_no_name() -> None:
+    found = job(2).waits(0, "COLLECTIVE", seq=102).dies(1, code=0).passes(12).finds()
+    assert "in operation #102" in found.summary
 
 
 def test_a_rank_in_interpreter_shutdown_that_no_one_waits_for_is_quiet() -> None:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from diagd.daemon.detectors import places, threads, words
+from diagd.daemon.detectors import companions, places, threads, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS
 from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
@@ -34,7 +34,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
     stuck = is_stuck(scene, root) and not _all_sleep(scene, root)
     severity = Severity.CRITICAL if stuck or root.failed else Severity.WARNING
     holder = _holder(scene, root)
-    how = how_it_rests(root) + (f" for a lock that {holder} holds" if holder else "")
+    rests = how_it_rests(root)
+    how = rests + (f" for a lock that {holder} holds" if holder else companions.awaited(root.detail, rests))
     evidence = [
         seen(scene, root),
         Evidence(
@@ -57,6 +58,7 @@ def blocked(scene: Scene, root: Root) -> Finding:
         place = threads.place_of(ended)
         return replace(found, locations=places.starting(root.rank, place, root.locations)) if place else found
     key = "held" if holder.startswith("rank") and not root.starved else _key(root, how)
+    evidence += companions.evidence(root.detail, rests)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
     return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
 

@@ -7,6 +7,7 @@ from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.model import Ending
 
 LOST_WORKER = "DataLoader worker (pid"  # as torch begins it; what a worker itself raises it hands on as that
 UNREDUCED = "Expected to have finished reduction in the prior iteration"  # of DDP's reducer, at the next forward pass
@@ -96,20 +97,12 @@ def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
     death = deaths[0]
     detail, end, step = death.detail, death.exit, scene.step((death.rank,))
     evidence = []
+    ending = detail.ending
     if detail.exit is not None:
         source = end.seen_by or "kernel"
         evidence.append(Evidence(f"the process ended: {end}", source, death.rank, step))
-    else:
-        evidence.append(Evidence("the interpreter's shutdown has begun", "probe", death.rank, step))
-    ending = detail.ending
-    if ending is not None and ending.what == "exception":
-        evidence.append(
-            Evidence(f"uncaught {ending.type}: {words.shortened(ending.message, 200)}", "probe", death.rank, step)
-        )
-    elif ending is not None and ending.what == "exit":
-        evidence.append(Evidence(f"exit called with {ending.code}", "probe", death.rank, step))
-    elif ending is not None and ending.what == "shutdown":
-        evidence.append(Evidence("the interpreter's shutdown had begun", "probe", death.rank, step))
+    if noted := _noted(ending, detail.exit is None):
+        evidence.append(Evidence(noted, "probe", death.rank, step))
     growth = _growth(death)
     if growth:
         evidence.append(growth)
@@ -120,14 +113,21 @@ def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
     yield Cause(key, text, sure, Basis.OBSERVATION, tuple(evidence))
 
 
+def _noted(ending: Ending | None, alive: bool) -> str:
+    """In words, what the process itself noted of its end."""
+    if ending is not None and ending.what == "exception":
+        return f"uncaught {ending.type}: {words.shortened(ending.message, 200)}"
+    if ending is not None and ending.what == "exit":
+        return f"exit called with {ending.code}" + ("; the process is in the interpreter's shutdown" if alive else "")
+    begun = alive or (ending is not None and ending.what == "shutdown")
+    return "the interpreter's shutdown had begun: the script had come to its end" if begun else ""
+
+
 def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]:
     death = deaths[0]
     end = death.exit
     if death.kind == "exit.early":
-        return (
-            "left",
-            "it left the training loop alone: its own condition to stop, or fewer batches than the others have",
-        )
+        return "left", _how_it_left(death)
     if death.kind == "exit.error" and scene.state.world_size <= 1:
         return "alone", "its own code failed"
     if death.kind == "exit.error" and death.detail.ending is not None and UNREDUCED in death.detail.ending.message:
@@ -161,6 +161,13 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", "a signal from outside ended it"
+
+
+def _how_it_left(death: Death) -> str:
+    ending = death.detail.ending
+    if ending is not None and ending.what == "exit":
+        return "it called exit itself, alone: by its own condition to stop"
+    return "it left the training loop alone: its own condition to stop, or fewer batches than the others have"
 
 
 def _lost_worker(death: Death) -> bool:

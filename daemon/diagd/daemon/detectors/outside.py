@@ -142,7 +142,7 @@ def _late(scene: Scene, root: Root) -> Finding | None:
     fell = root.failed and (scene.state.ended_s is not None or scene.broken_for_s(root.dependents) >= DYING_S)
     severity = Severity.CRITICAL if fell else Severity.INFO if phase in _PAUSES else Severity.WARNING
     signs = ", ".join(root.life.signs) or "signs of life"
-    cause = Cause("late", f"it is late but alive ({signs}), in phase {phase}", 0.8, Basis.OBSERVATION,
+    cause = Cause("late", f"it is late but alive ({signs})", 0.8, Basis.OBSERVATION,
                   (seen(scene, root), *waiting_text(scene, root)))  # fmt: skip
     said = f"is late but alive ({signs})"
     if fell:

@@ -10,6 +10,9 @@ from diagd.daemon.detectors.scene import LATE_S, Scene
 from diagd.daemon.state.model import Detail, Frame
 
 
+FORWARD = frozenset({"_call_impl", "_wrapped_call_impl", "forward"})  # of torch.nn.Module and of the script
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """A rank that others wait for (or that stands still alone), and what is known of it."""
@@ -45,11 +48,17 @@ def root_of(scene: Scene, rank: int) -> Root:
 
 def seen(scene: Scene, root: Root) -> Evidence:
     where = words.place_text(root.place)
-    phase = scene.state.phases[root.rank]
+    phase = _phase(root.detail, scene.state.phases[root.rank])
     source = "stack" if root.detail.stack is not None else "probe"
-    return Evidence(
-        f"in {where}, phase {phase}" if where else f"in phase {phase}", source, root.rank, scene.step((root.rank,))
-    )
+    return Evidence(f"in {where}, {phase}" if where else f"in {phase}", source, root.rank, scene.step((root.rank,)))
+
+
+def _phase(detail: Detail, phase: str) -> str:
+    """In words: what comes after a batch or a step counts as forward, until backward begins."""
+    main = detail.stack.main if detail.stack is not None else None
+    if phase == "forward" and main is not None and all(frame.function not in FORWARD for frame in main.frames):
+        return "in no forward or backward pass"
+    return f"phase {phase}"
 
 
 def waiting_text(scene: Scene, root: Root) -> tuple[Evidence, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from diagd.daemon.detectors.ledger import UNNAMED
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Frame, Operation
 
@@ -47,7 +48,8 @@ def op_text(op: Operation, with_size: bool = False) -> str:
         return "new_group"
     size = f" {size_text(op)}" if with_size and size_text(op) else ""
     number = f" #{op.seq}" if op.seq > 0 else ""
-    return f"{op.name}{size}{number}" + (f" of group {op.group}" if op.group else "")
+    name = "operation" if op.name == UNNAMED else op.name
+    return f"{name}{size}{number}" + (f" of group {op.group}" if op.group else "")
 
 
 def size_text(op: Operation) -> str:

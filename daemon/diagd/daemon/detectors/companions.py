@@ -1,0 +1,50 @@
+"""What of a rank's own, beside its main thread, may be what that waits for: its other threads, and its children."""
+
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.finding import Evidence
+from diagd.daemon.state.model import Child, Detail, Thread
+
+SHOWN = 3
+FOR_A_CHILD = frozenset({"wait4", "waitid"})
+FROM_A_CHILD = FOR_A_CHILD | {"read", "poll", "select", "ppoll", "pselect6"}  # its end, or what it prints
+COMMAND = 60  # characters
+
+
+def awaited(detail: Detail, how: str) -> str:
+    """In words, who it is that a rank waits for which rests so; empty where several could be, or none is seen."""
+    stack = detail.stack
+    if stack is not None and stack.syscall in FOR_A_CHILD and len(children := _children(detail)) == 1:
+        return f", for its child {_child_text(children[0])},"
+    if how == "waits for a lock" and len(threads := _threads(detail)) == 1:
+        return f" while {_thread_text(threads[0])},"
+    return ""
+
+
+def evidence(detail: Detail, how: str) -> tuple[Evidence, ...]:
+    """Its threads in the script's own code where it waits for a lock; its children where it waits for one."""
+    stack = detail.stack
+    found = []
+    if how == "waits for a lock":
+        found += [Evidence(_thread_text(thread), "stack", detail.rank) for thread in _threads(detail)]
+    if stack is not None and stack.syscall in FROM_A_CHILD:
+        found += [Evidence(f"its child {_child_text(one)} has not ended", "kernel", detail.rank)
+                  for one in _children(detail)]  # fmt: skip
+    return tuple(found[:SHOWN])
+
+
+def _threads(detail: Detail) -> list[Thread]:
+    stack = detail.stack
+    return [one for one in stack.threads if one is not stack.main and one.user_frames] if stack is not None else []
+
+
+def _thread_text(thread: Thread) -> str:
+    name = f"its thread {thread.name!r}" if thread.name else f"a thread of it ({thread.tid})"
+    return f"{name} is in {words.place_text(thread.user_frames[0])}"
+
+
+def _children(detail: Detail) -> list[Child]:
+    return [one for one in detail.children if not one.in_data_loader and not one.exit and one.state != "Z"]
+
+
+def _child_text(child: Child) -> str:
+    return f"{child.pid} ({words.shortened(child.command, COMMAND)})" if child.command else str(child.pid)
