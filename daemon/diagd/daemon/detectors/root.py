@@ -9,7 +9,6 @@ from diagd.daemon.detectors.life import Life, life_of
 from diagd.daemon.detectors.scene import LATE_S, Scene
 from diagd.daemon.state.model import Detail, Frame
 
-
 FORWARD = frozenset({"_call_impl", "_wrapped_call_impl", "forward"})  # of torch.nn.Module and of the script
 
 
