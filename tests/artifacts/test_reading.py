@@ -184,6 +184,29 @@ def test_ranks_are_told_by_folder_name_field_and_prefix(tmp_path: Path) -> None:
     assert only(tmp_path / "mixed/a.log")[0] == wanted
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rank {} step {} loss {}", "Rank {}: step {} loss {}", "[rank {}] step {} loss {}", "rank={} step={} loss={}",
+        "RANK {} | step: {} | loss: {}", "2026-11-30 12:00:00,123 INFO [Rank {}/2] step {} loss {}",
+        "[INFO] <global_rank {}> step {} loss {}", "  rank {}, step {}, loss {}",
+    ],
+)  # fmt: skip
+def test_the_rank_in_front_of_a_line_is_whose_it_is(line: str, tmp_path: Path) -> None:
+    text = "".join(line.format(rank, step, f"{step}.{rank}") + "\n" for step in range(9) for rank in (0, 1))
+    (tmp_path / "a.log").write_text(text)
+    found, _ = only(tmp_path / "a.log")
+    assert found == {(0, rank, "loss"): [(s, s + rank / 10) for s in range(9)] for rank in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    "line", ["step 1 rank {} loss 0.5", "lora rank {} loss 0.5", "rank {}.5 loss 0.5", "franks {} loss 0.5"]
+)
+def test_a_rank_that_is_spoken_of_elsewhere_is_not_whose_the_line_is(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("".join(line.format(3) + "\n" for _ in range(9)))
+    assert {rank for _, rank, _ in only(tmp_path / "a.log")[0]} == {0}
+
+
 def test_files_that_belong_together_are_one_run_and_the_exact_one_counts(tmp_path: Path) -> None:
     (tmp_path / "out.log").write_text("".join(f"step {s} loss {s}.1 mfu 0.5\n" for s in range(3)))
     (tmp_path / "metrics.jsonl").write_text(

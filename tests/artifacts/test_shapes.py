@@ -41,7 +41,8 @@ NUMBER = st.one_of(
 FORM = st.sampled_from([
     "step {} loss {}", "loss {} step {}", "[{}/{}] loss: {} lr={}", "12:{}:{} INFO grad_norm={} loss {}", "{}{}",
     "none",
-    "[rank{}]: step {} loss {}", "[rank {}]: loss {}", "[default {}] loss {}", "{{'loss': {}, 'step': {}}}",
+    "[rank{}]: step {} loss {}", "[rank {}]: loss {}", "[default {}] loss {}", "rank {} step {} loss {}",
+    "{} INFO [Rank {}/8] loss {}", "Rank={}, loss {}", "{{'loss': {}, 'step': {}}}",
     "a.py:{} x {}",
     "\x1b[32mloss\x1b[0m {}", " 50%|###   | {}/{} [00:0{}<00:01, loss={}]", '{{"a": {}, "b": {{"c": {}}}}}',
     "loss {} {} tail {}",
@@ -103,3 +104,17 @@ def test_numbers_beyond_all_floats_and_steps_that_are_none() -> None:
 
 def test_an_int_that_is_negative_beyond_all_floats_is_so_too() -> None:
     assert objects({"loss": -(10**400)}, {"loss": 1.0})[0][0, "loss"][2] == ["-inf", "1.0"]
+
+
+def test_each_rank_of_a_log_has_a_pattern_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    put = shapes.Shape.put
+
+    def noting(shape: shapes.Shape, piece: Piece) -> None:
+        rows.append(len(shape.rows))
+        put(shape, piece)
+
+    monkeypatch.setattr(shapes.Shape, "put", noting)
+    found, _, _ = read([f"rank {rank} step {n} loss {n}.{rank}" for n in range(40) for rank in (0, 1)])
+    assert rows == [40 - shapes.OFTEN] * 2
+    assert [found[rank, "loss"][2][7] for rank in (0, 1)] == ["7.0", "7.1"]

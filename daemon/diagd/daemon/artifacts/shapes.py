@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from diagd.daemon.artifacts.columns import NO_STEP, Piece
+from diagd.daemon.artifacts.prefixes import Told, may_tell, piece_of
 from diagd.probes.box.metric_text import STEP_NAMES, Form, decimals_of, step_of
 
 EVERY = 4  # lines, of which one is looked at for how many decimals are printed
@@ -22,21 +23,21 @@ NUMBERS = frozenset({int, float})
 _EXPONENT = r"(?:[eE][-+]?+\d++)?+"
 # A number of `metric_text`, of which nothing is given back: so a line is parted here as it is there.
 _NUMBER = rf"(?>[-+]?+(?:\d++\.?+\d*+{_EXPONENT}|\.\d++{_EXPONENT}|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?+|INF)(?![\w.])))"
-_RANK_IN_FRONT = re.compile(r"\s*\[(?:rank|default)\s?")
 
 
 class Shape:
     """The lines of one form and one rank."""
 
-    def __init__(self, form: Form, pieces: Sequence[str], rank: int) -> None:
+    def __init__(self, form: Form, pieces: list[str], rank: int, ranked: Told | None) -> None:
         self._form, self._rank = form, rank
         places = sorted(
             {place for place, _, _ in form.names} | ({form.step} if form.names and form.step >= 0 else set())
         )
         self._at = {place: number for number, place in enumerate(places)}
+        texts = _with_words(pieces, ranked)
         parts = (
             re.escape(text) if place % 2 == 0 else f"({_NUMBER})" if place in self._at else _NUMBER
-            for place, text in enumerate(pieces)
+            for place, text in enumerate(texts)
         )  # fmt: skip
         self.match = re.compile("".join(parts)).fullmatch
         self.lines: list[int] = []
@@ -65,22 +66,27 @@ class Shapes:
     def __init__(self) -> None:
         self.front: list[Shape] = []
         self._made: list[Shape] = []
-        self._seen: dict[
-            int, tuple[Form, int]
-        ] = {}  # by where a form lies; it is kept, so that no other comes to lie there
+        # By where a form lies, and rank; it is kept, so that no other comes to lie there.
+        self._seen: dict[tuple[int, int], tuple[Form, int]] = {}
 
     def moved_up(self, shape: Shape) -> None:
         """A line had this shape: the next one may, too."""
         self.front.remove(shape)
         self.front.insert(0, shape)
 
-    def note(self, form: Form, pieces: Sequence[str], line: str, rank: int) -> None:
-        """A line that no pattern has read."""
-        _, times = self._seen.get(id(form), (form, 0))
-        self._seen[id(form)] = form, times + 1
-        if times + 1 != OFTEN or len(self._made) >= MOST or form.nested or not _is_plain(pieces, line):
+    def note(self, form: Form, pieces: list[str], line: str, rank: int, ranked: Told | None) -> None:
+        """A line that no pattern has read.
+
+        Args:
+            line: Without the words that name the rank, which are `ranked`.
+        """
+        _, times = self._seen.get(key := (id(form), rank), (form, 0))
+        self._seen[key] = form, times + 1
+        if times + 1 != OFTEN or len(self._made) >= MOST or form.nested:
             return
-        shape = Shape(form, pieces, rank)
+        if "".join(pieces) != line or may_tell(pieces):  # with colours or bars, the pieces are not the line
+            return
+        shape = Shape(form, pieces, rank, ranked)
         self._made.append(shape)
         self.front = [shape, *self.front[: FRONT - 1]]
 
@@ -141,8 +147,10 @@ def _no_steps(count: int) -> "array[int]":
     return array("q", [NO_STEP]) * count
 
 
-def _is_plain(pieces: Sequence[str], line: str) -> bool:
-    """Whether the pieces are the line, without colours or bars, and the rank in front of it is a part of its text."""
-    if "".join(pieces) != line:
-        return False
-    return _RANK_IN_FRONT.match(line) is None or "]" in pieces[0]
+def _with_words(pieces: list[str], ranked: Told | None) -> list[str]:
+    """The pieces of the whole line: those of the rest, and the words that name the rank put back."""
+    if ranked is None:
+        return pieces
+    place, offset = piece_of(pieces, ranked.at)
+    text = pieces[place]
+    return [*pieces[:place], text[:offset] + ranked.words + text[offset:], *pieces[place + 1 :]]

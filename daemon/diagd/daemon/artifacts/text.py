@@ -2,18 +2,17 @@
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from diagd.daemon.artifacts import prefixes
 from diagd.daemon.artifacts.columns import NO_STEP, Piece
 from diagd.daemon.artifacts.shapes import EVERY, NUMBERS, Objects, Shapes, put_numbers
 from diagd.probes.box.metric_text import MAX_LINE, STEP_NAMES, Form, Reader, decimals_of, from_mapping, step_of
 
 MOST_NAMES = 2000  # of one piece: more are no metrics
-_RANKED = re.compile(r"\s*\[(?:rank|default)\s?(\d{1,6})\]:?")
 TOO_LONG, NO_JSON, OTHER_COLUMNS, MANY_NAMES = (
     f"longer than {MAX_LINE} characters", "no JSON object", "other columns than the header's", "too many names",
 )  # fmt: skip
@@ -50,7 +49,7 @@ class _Columns:
 
 
 def read_log(lines: Iterable[str], rank: int, piece: Piece) -> None:
-    """Lines as people and programs print them; of `[rank3]:` in front, the rank."""
+    """Lines as people and programs print them; what stands in front of them may name another rank."""
     reader, columns, shapes = Reader(), _Columns(piece), Shapes()
     number = 0
     for number, line in enumerate(lines, 1):
@@ -71,17 +70,17 @@ def read_log(lines: Iterable[str], rank: int, piece: Piece) -> None:
 
 def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Columns, shapes: Shapes) -> None:
     number = piece.lines
-    found = reader.form_of(line)
+    if len(line) > MAX_LINE:
+        piece.skip(TOO_LONG)
+        return
+    ranked = prefixes.told(line)
+    rest, whose = (ranked.without(line), ranked.rank) if ranked is not None else (line, rank)
+    found = reader.form_of(rest)
     if found is None:
-        if len(line) > MAX_LINE:
-            piece.skip(TOO_LONG)
         return
     form, pieces = found
-    whose = rank
-    if "[" in line[:4] and (ranked := _RANKED.match(line)) is not None:
-        whose = int(ranked[1])
-    if form.nested and (said := reader.read(line)) is not None:
-        piece.put(rank, said.step, ((v.name, v.value) for v in said.values if columns.has_room(rank, v.name)))
+    if form.nested and (said := reader.read(rest)) is not None:
+        piece.put(whose, said.step, ((v.name, v.value) for v in said.values if columns.has_room(whose, v.name)))
         return
     if form.names:
         step = step_of(pieces[form.step]) if form.step >= 0 else None
@@ -91,7 +90,7 @@ def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Col
             at_step(NO_STEP if step is None else step)
         if number % EVERY == 1:
             _note_decimals(form, pieces, whose, piece)
-    shapes.note(form, pieces, line, whose)
+    shapes.note(form, pieces, rest, whose, ranked)
 
 
 def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> None:
