@@ -20,7 +20,8 @@ from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Stack
 
 LIMIT_S = 2.5  # what a dump takes on a machine that is not busy
-PATIENCE = 4.0  # times as long it may take where one is: for what is at the heart of it, not for native stacks
+PATIENCE = 4.0  # times as long for what is at the heart of it, where one is; not for native stacks
+NO_TIME = "there was no time for it"
 _WORKERS = 8
 
 
@@ -123,12 +124,13 @@ def _apart(targets: Iterable[Target]) -> list[Target]:
 
 def collect_dump(
     targets: Sequence[Target], folder: Path, progress: Callable[[str], None] = lambda text: None, *,
-    proc: Procfs | None = None, limit_s: float = LIMIT_S, native: bool = True,
+    proc: Procfs | None = None, limit_s: float = LIMIT_S, patience: float = PATIENCE, native: bool = True,
 ) -> DumpSummary:  # fmt: skip
     """Dump all targets at once into `folder`; what a rank cannot give in time is named in the summary.
 
     Args:
-        limit_s: What it may take; `PATIENCE` times as long where the machine is so busy that stacks come slowly.
+        limit_s: What it may take.
+        patience: Times as long where the machine is so busy that Python's stacks come slowly.
 
     Raises:
         OSError: The folder cannot be written.
@@ -137,7 +139,7 @@ def collect_dump(
     (folder / "flight_recorder").mkdir(parents=True, exist_ok=True)
     ranks = [
         (
-            Context(target, proc or Procfs(), folder, began + PATIENCE * limit_s),
+            Context(target, proc or Procfs(), folder, began + patience * limit_s),
             RankDump(target.rank, target.pid, target.label),
         )
         for target in targets
@@ -151,8 +153,8 @@ def collect_dump(
         context.closed = True
         for name, _ in (*PARTS, NATIVE) if native else PARTS:
             if name not in dump.parts and name not in dump.missing:
-                longest_s = limit_s if name == NATIVE[0] else PATIENCE * limit_s
-                dump.missing[name] = f"there was no time for it: after {longest_s:g} s a dump is closed"
+                longest_s = limit_s if name == NATIVE[0] else patience * limit_s
+                dump.missing[name] = f"{NO_TIME}: after {longest_s:g} s a dump is closed"
     return _summarised(folder, ranks, time.monotonic() - began)
 
 

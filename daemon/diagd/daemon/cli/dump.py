@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagd.daemon.cli.run import Seconds
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
@@ -54,10 +55,17 @@ class Ranks(click.ParamType[frozenset[int] | None]):
     metavar="DIR",
     help="Write to this folder. [default: a new one in the working directory]",
 )
+@click.option(
+    "--limit",
+    type=Seconds(),
+    metavar="SECONDS",
+    help="Take so long at most. [default: 2.5, and 10 for the Python stacks on a busy machine]",
+)
 @click.argument("more", nargs=-1, metavar="[PID]…")
 def command(
-    ranks: frozenset[int] | None, job: str | None, pids: tuple[int, ...], output: Path | None, more: tuple[str, ...]
-) -> int:
+    ranks: frozenset[int] | None, job: str | None, pids: tuple[int, ...], output: Path | None, limit: float | None,
+    more: tuple[str, ...],
+) -> int:  # fmt: skip
     """Write what each rank does to a folder: stacks, collectives, memory, process state. The job is not disturbed.
 
     Finds the running job by itself, also one that was started without diagd: that shows less, but the stacks.
@@ -70,7 +78,7 @@ def command(
 
     Exit code 3: the dump is partial; the summary says what is missing and why.
     """
-    from diagd.daemon.agent.dump import collect_dump
+    from diagd.daemon.agent.dump import LIMIT_S, PATIENCE, collect_dump
 
     found = _targets([*pids, *map(_pid, more)], job)
     chosen = [t for t in found.targets if ranks is None or t.rank in ranks]
@@ -83,7 +91,10 @@ def command(
         raise DiagdError(f"{folder} holds a dump already", help="name another folder, or leave -o out", exit_code=2)
     click.echo(f"dumping {len(chosen)} process{'es' * (len(chosen) != 1)} of {found.what}", err=True)
     try:
-        summary = collect_dump(chosen, folder, lambda text: click.echo(f"  {text}", err=True))
+        summary = collect_dump(
+            chosen, folder, lambda text: click.echo(f"  {text}", err=True),
+            limit_s=limit or LIMIT_S, patience=1.0 if limit else PATIENCE,
+        )  # fmt: skip
     except OSError as exc:
         raise DiagdError(
             f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR"
@@ -100,11 +111,15 @@ def _pid(word: str) -> int:
 def _told(summary: "DumpSummary", absent: Sequence[int], outside: bool) -> int:
     for group in summary.groups.split("; "):
         click.echo(group)
+    from diagd.daemon.agent.dump import NO_TIME
+
     missing = [(rank, part) for rank in summary.ranks for part in rank.missing]
     if outside:
         missing = [(rank, part) for rank, part in missing if part in (*_SEEN_FROM_OUTSIDE, "the rest")]
     for rank, part in missing:
         click.echo(f"{rank.label}: no {part}: {rank.missing[part]}", err=True)
+    if any(rank.missing[part].startswith(NO_TIME) for rank, part in missing):
+        click.echo("more time: diagd dump --limit 30", err=True)
     for number in absent:
         click.echo(f"rank {number}: does not run here", err=True)
     click.echo(f"{summary.folder}")
