@@ -44,7 +44,7 @@ def test_a_recording_that_is_cut_off_is_said_to_be(tmp_path: Path, capsys: pytes
     with unpacked("ek_sigkill_forward") as path:
         whole = path.read_bytes()
     (tmp_path / "cut.rec").write_bytes(whole[: len(whole) // 2])
-    main(["replay", str(tmp_path / "cut.rec")])
+    assert main(["replay", str(tmp_path / "cut.rec")]) == 3
     assert capsys.readouterr().out.endswith("; the recording ends before the job does.\n")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from diagd.daemon.incidents.incident import Incident
     from diagd.daemon.state.job import JobState
 
-USAGE = 2
+USAGE, PARTIAL = 2, 3
 
 
 @click.command("replay")
@@ -41,7 +41,8 @@ def command(file: Path, speed: float | None, hang_after: float | None, as_json: 
     is judged as far as it goes.
 
     \b
-    Exit code: 0 no fault was found; 1 one was (open or over, warnings too); 2 no recording.
+    Exit code: 0 no fault was found; 1 one was (open or over, warnings too); 2 no recording; 3 none was found, but the
+      recording ends before the job does.
     """
     from diagd.daemon.aggregator.reporting import job_report
 
@@ -59,7 +60,9 @@ def command(file: Path, speed: float | None, hang_after: float | None, as_json: 
         click.echo(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
     else:
         player.ends(jobs)
-    return int(any(incidents for _, incidents in jobs.values()))
+    if any(incidents for _, incidents in jobs.values()):
+        return 1
+    return PARTIAL if any(state.ended_s is None for state, _ in jobs.values()) else 0
 
 
 def _states(file: Path) -> "Iterator[tuple[JobState, Sequence[Incident]]]":

@@ -151,7 +151,8 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
 
     \b
     Exit code: the command's own, 128+N where signal N ended it; 86 where diagd ended the job;
-      85 where diagd could not start; 127 no such command; 126 it cannot be executed.
+      85 where diagd could not start; 127 no such command; 126 it cannot be executed; 2 where these options are wrong,
+      before anything is started.
     """
     from diagd.daemon.cli.reportdir import open_report_dir
     from diagd.daemon.supervisor import CannotStart, supervise
