@@ -220,6 +220,18 @@ def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> No
     assert made.finds().kind == "divergence.parameter"
 
 
+def test_replicas_whose_wrapper_has_a_rank_alone_are_told_so_where_they_share_no_sample() -> None:
+    alone = replace(PLAIN, placement="ddp of one rank")
+    gradient = replace(alone, kind="gradient")
+    made = training({alone: lambda rank, step: own(rank, step) if step else 5, gradient: own})
+    assert not made.find()  # they may be parts of a model that is split, each with a wrapper of its own
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/exchanges", 9, "none")
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("divergence.gradient", (0, 1, 2))
+    assert "a process group of one rank" in found.causes[0].text
+
+
 @pytest.mark.parametrize(("cast", "told"), [((1,), False), ((0, 1, 2), True), ((), True)])
 def test_what_parts_between_ranks_of_another_dtype_is_told_by_that_alone(cast: tuple[int, ...], told: bool) -> None:
     made = training({DDP: only(1, since=30)})

@@ -42,6 +42,14 @@ def test_a_loss_that_sinks_to_what_the_classes_frequencies_give(entropy: float, 
     assert run.kinds() == said
 
 
+def test_a_loss_that_sinks_to_the_variance_of_its_targets_has_learned_their_mean() -> None:
+    loss = 0.8 + 5.0 * np.exp(-np.arange(320) / 30) + around(0, 0.02, 320)
+    (found,) = Learning({"loss": loss, "loss/target_variance": np.full(3, 0.8)}).find()
+    assert (found.kind, found.severity) == ("training.loss_plateau", "info")
+    assert "the variance of its targets is 0.8" in found.summary
+    assert "than the targets' mean" in found.summary
+
+
 def test_a_loss_that_goes_below_the_frequencies_has_learned() -> None:
     loss = 3.3 + 0.7 * np.exp(-np.arange(320) / 100)
     assert Learning({"loss": loss, "loss/target_entropy": np.full(3, 3.4)}).kinds() == []

@@ -70,6 +70,13 @@ def test_outputs_that_are_as_random_as_before_are_an_explosion() -> None:
     assert Learning(logged(entropy=entropy)).kinds() == [("entropy_explosion", "warning")]
 
 
+@pytest.mark.parametrize(("end", "said"), [(16.0, [("entropy_explosion", "info")]), (9.0, [])])
+def test_an_entropy_that_rises_by_many_nats_from_the_start_is_worth_knowing(
+    end: float, said: list[tuple[str, str]]
+) -> None:
+    assert Learning(logged(entropy=np.linspace(5.7, end, 150))).kinds() == said
+
+
 def test_a_trained_policy_that_turns_to_noise_is_an_explosion_where_its_reward_falls() -> None:
     entropy = steps(around(0.4, 0.03, 40), np.linspace(0.4, 3.0, 15), around(3.0, 0.05, 20))
     reward = steps(np.linspace(0.3, 0.7, 40), np.linspace(0.7, 0.0, 15), around(0.0, 0.01, 20))

@@ -84,6 +84,17 @@ def test_the_first_trained_forward_of_a_step_is_its_input(told: Callable[[], Tol
     assert found["data/dropout"] == {1: "1"}
 
 
+def test_a_wrapper_of_one_rank_is_as_none(told: Callable[[], Told]) -> None:
+    alone = DistributedDataParallel()
+    alone.process_group = [1]
+    inputs._before((alone, torch.ones(2, 3)), {})
+    assert told() == {}
+    inputs._arm(probe())
+    alone.module(torch.ones(1, 3))
+    assert list(told()["data/input"]) == [1]
+    assert "data/replicas" not in told()
+
+
 def test_after_the_first_steps_one_in_four_is_looked_at(told: Callable[[], Told]) -> None:
     wrapped = DistributedDataParallel()
     for number in range(24):

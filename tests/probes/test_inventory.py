@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -33,6 +33,11 @@ class Spire(nn.Module):
         super().__init__()
         self.base = Tower()
         self.top = nn.Linear(8, 8)
+
+
+class Steeple(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(5, 5)
 
 
 @pytest.fixture
@@ -135,6 +140,21 @@ def test_under_ddp_all_replicas_agree_and_buffers_only_where_they_are_not_broadc
     group = dist.new_group([1, 3])
     kept = DistributedDataParallel(Tower(), process_group=group, broadcast_buffers=False)
     assert found("Tower")["Tower.norm.running_mean"].placement.peers == (1, 3)
+    del kept
+
+
+@pytest.mark.usefixtures("four_ranks")
+def test_a_wrapper_over_a_single_rank_makes_nothing_the_same() -> None:
+    alone, mesh = dist.new_group([1]), init_device_mesh("cpu", (4, 1), mesh_dim_names=("a", "b"))["b"]
+    kept = [
+        DistributedDataParallel(Tower(), process_group=alone, broadcast_buffers=False),
+        FullyShardedDataParallel(Spire(), process_group=alone, device_id=torch.device("cpu"), use_orig_params=True),
+        fully_shard(Steeple(), mesh=mesh),
+    ]  # fmt: skip
+    for title in ("Tower", "Spire", "Steeple"):
+        told = {(one.placement.text[-12:], one.placement.peers, one.placement.local)
+                for name, one in found(title).items() if name.endswith(".weight")}  # fmt: skip
+        assert told == {(" of one rank", None, False)}, title
     del kept
 
 

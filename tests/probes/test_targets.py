@@ -26,8 +26,9 @@ def of(recording: BoxWriter) -> Iterator[Of]:
     def told_of(loss: Tensor, step: int = STEP) -> list[float]:
         targets.look(loss, step)
         SIGNALS.record("marker", 0.0, step)
-        found = told(recording).series(0, "loss/target_entropy")
-        return [] if found is None else list(found.values)
+        signals = told(recording)
+        found = [signals.series(0, f"loss/target_{name}") for name in ("entropy", "variance")]
+        return [value for one in found if one is not None for value in one.values]
 
     with clean():
         yield told_of
@@ -71,6 +72,56 @@ def test_few_samples_are_corrected_and_more_are_added(of: Of) -> None:
 def test_other_losses_do_not_tell(of: Of, loss: object) -> None:
     assert callable(loss)
     assert of(loss(scores(64, 8), torch.arange(64) % 8)) == []
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+YES_OR_NO: list[Loss] = [
+    F.binary_cross_entropy_with_logits, lambda x, y: F.binary_cross_entropy(x.sigmoid(), y),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", YES_OR_NO)
+def test_yes_or_no_answers_give_the_entropy_of_how_often_each_is_yes(of: Of, loss: Loss) -> None:
+    (one,) = of(loss(scores(4000), (torch.arange(4000) % 4 == 0).float()))
+    assert one == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75), abs=1e-3)
+
+
+def test_of_several_answers_it_is_the_mean_of_each_ones(of: Of) -> None:
+    wanted = torch.stack([torch.arange(4000) % 2 == 0, torch.zeros(4000, dtype=torch.bool)], 1).float()
+    (one,) = of(F.binary_cross_entropy_with_logits(scores(4000, 2), wanted))
+    assert one == pytest.approx(math.log(2) / 2, abs=1e-3)
+
+
+def test_of_a_mask_the_places_count_as_samples(of: Of) -> None:
+    wanted = torch.zeros(8, 1, 16, 16)
+    wanted[:, :, :, :4] = 1
+    (one,) = of(F.binary_cross_entropy_with_logits(scores(8, 1, 16, 16), wanted))
+    assert one == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75), abs=1e-3)
+
+
+def test_numbers_give_their_variance_and_more_are_added(of: Of) -> None:
+    wanted = torch.arange(64.0).reshape(32, 2) + 1000
+    for step in (8, 16, 24):
+        found = of(F.mse_loss(scores(32, 2), wanted), step)
+    assert len(found) == 3
+    assert found[0] == pytest.approx(wanted.var(0).mean().item())
+    assert found[-1] == pytest.approx(wanted.repeat(3, 1).var(0).mean().item())
+
+
+def test_targets_that_are_computed_and_soft_or_weighed_ones_tell_nothing(of: Of) -> None:
+    wanted = (torch.arange(64) % 2).float()
+    assert of(F.mse_loss(scores(64), scores(64))) == []
+    assert of(F.binary_cross_entropy_with_logits(scores(64), wanted * 0.9)) == []
+    assert of(F.binary_cross_entropy_with_logits(scores(64), wanted, pos_weight=torch.tensor(2.0))) == []
+    assert of(F.binary_cross_entropy(scores(64).sigmoid(), wanted, reduction="sum")) == []
+    assert of(F.mse_loss(scores(64), wanted, reduction="sum")) == []
+
+
+def test_once_there_are_enough_only_some_steps_are_looked_at(of: Of) -> None:
+    wanted = torch.arange(float(targets.ENOUGH))
+    for step in (8, 24, 32):
+        found = of(F.mse_loss(scores(len(wanted)), wanted), step)
+    assert len(found) == 2
 
 
 def test_other_steps_are_not_looked_at(of: Of) -> None:

@@ -116,6 +116,9 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         return
     began = cost.begin()
     wrapper, given = args[0], args[1:]
+    found = _ranks(wrapper)
+    if found is not None and placement.is_alone(found[1]):
+        return  # then it tells of no other rank, and the first module that is called does for it
     if type(wrapper).__name__ == "FSDPState":
         module, given, kwargs = args[1], args[2], args[3]
     else:
@@ -124,7 +127,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         INPUTS.wrapped = True
         randomness.at_forward()
         if not INPUTS.told_replicas:
-            INPUTS.told_replicas = _tell_replicas(wrapper)
+            INPUTS.told_replicas = _tell_replicas(wrapper, found)
         _look(module, given, kwargs)
     cost.count(began)
 
@@ -142,9 +145,8 @@ def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             SIGNALS.fact("data/dropout", ",".join(names))
 
 
-def _tell_replicas(wrapper: Any) -> bool:
+def _tell_replicas(wrapper: Any, found: tuple[str, list[int]] | None) -> bool:
     """The ranks over which the wrapper averages: each is meant to have an input of its own. False: not known yet."""
-    found = _ranks(wrapper)
     if found is not None:
         SIGNALS.fact("data/replicas", f"{found[0]} {_written(sorted(found[1]))}")
         if type(wrapper).__name__ == "FSDPState" and (parts := placement.parts_of_mesh(wrapper)):

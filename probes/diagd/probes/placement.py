@@ -4,6 +4,7 @@ import sys
 from typing import Any, NamedTuple
 
 _LOCAL_HOOKS = ("localSGD", "local_sgd")  # they let replicas part, and meet again by the optimizer's own doing
+ALONE = " of one rank"  # in a placement's text: the wrapper has this rank alone, though there are others
 
 
 class Placement(NamedTuple):
@@ -82,6 +83,8 @@ def of_dtensor(tensor: Any) -> Placement:
     text = "dtensor " + ", ".join(str(placement) for placement in placements)
     if not is_up():
         return Placement(text, local=True)
+    if mesh.size() == 1 and is_alone(mesh.mesh.flatten().tolist()):
+        return _alone(text)
     here = mesh.get_coordinate()
     if here is None or any(placement.is_partial() for placement in placements):
         return Placement(text, local=True)
@@ -101,7 +104,8 @@ def _ddp(module: Any) -> Wrapped:
     hooks = [getattr(hook, "__name__", "") for hook, _ in getattr(module, "_comm_hooks", ())]
     if any(word in name for name in hooks for word in _LOCAL_HOOKS):
         return Wrapped(Placement("ddp, local sgd", local=True), Placement("ddp, local sgd", local=True), frozenset())
-    whole = _among("ddp", _ranks(module.process_group))
+    ranks = _ranks(module.process_group)
+    whole = _alone("ddp") if is_alone(ranks) else _among("ddp", ranks)
     buffers = Placement("ddp, broadcast", local=True) if module.broadcast_buffers else whole
     names = frozenset(getattr(module, "parameters_to_ignore", ()))
     ignored = _ids(module.module, names) if names else frozenset()
@@ -122,6 +126,8 @@ def _unknown_buffers(module: Any) -> frozenset[int]:
 def _fsdp(module: Any) -> Wrapped:
     strategy = getattr(module.sharding_strategy, "name", "")
     text = f"fsdp {strategy}"
+    if is_alone(_ranks(module.process_group)):
+        return Wrapped(_alone(text), _alone(text), frozenset())
     if strategy == "NO_SHARD":
         parameters = _among(text, _ranks(module.process_group))
     elif strategy.startswith("HYBRID") or strategy.startswith("_HYBRID"):
@@ -133,6 +139,15 @@ def _fsdp(module: Any) -> Wrapped:
     ignored = getattr(module, "_ignored_params", None) or ()
     buffers = _among(text, _ranks(module.process_group))  # it leaves them to each rank
     return Wrapped(parameters, buffers, frozenset(id(parameter) for parameter in ignored))
+
+
+def is_alone(ranks: list[int]) -> bool:
+    """Whether a wrapper over these ranks, though there are others, makes nothing the same."""
+    return len(ranks) == 1 and int(sys.modules["torch.distributed"].get_world_size()) > 1
+
+
+def _alone(text: str) -> Placement:
+    return Placement(f"{text}{ALONE}")
 
 
 def _among(text: str, ranks: list[int]) -> Placement:

@@ -9,6 +9,7 @@ from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.dtypes import frozen_recast, recast
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
+from diagd.daemon.detectors.meant import is_wrapped_alone
 from diagd.daemon.detectors.models import model_of
 from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
@@ -148,6 +149,8 @@ def _depth(one: Parted) -> int:
 def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted], by_hand: bool) -> Finding:
     first = found[0]
     why = _WHY_OF.get((kind, how), _WHY.get(how, "")) + narrowed.reading(how, found)
+    if how is How.UNREDUCED and any(is_wrapped_alone(one.entry) for one in found):
+        why += ". Their wrapper was given a process group of one rank, in which there is nobody to reduce with"
     sure = all(one.sure for one in found)
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE

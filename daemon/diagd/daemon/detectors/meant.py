@@ -4,10 +4,11 @@ from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import communicates, mixes
+from diagd.daemon.detectors.replicas import communicates, mixes, only_averages
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
+ALONE = " of one rank"  # of a placement, as the probes tell it
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
 
 
@@ -27,10 +28,19 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return False
     if all(mixes(state, rank) for rank in entry.infos):
         return False
+    if is_wrapped_alone(entry) and not all(only_averages(state, rank) for rank in entry.infos):
+        return False  # the ranks of a model that is split have a wrapper each where each is the only one of its kind
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
-    return any(info.placement != "plain" for one in siblings for info in one.infos.values()) or not in_bursts(
-        state, entry.infos
-    )
+    return any(_is_declared(one) for one in siblings) or not in_bursts(state, entry.infos)
+
+
+def is_wrapped_alone(entry: Entry) -> bool:
+    """Whether its wrapper has a single rank, though there are others: then it makes nothing the same."""
+    return any(info.placement.endswith(ALONE) for info in entry.infos.values())
+
+
+def _is_declared(entry: Entry) -> bool:
+    return any(info.placement != "plain" for info in entry.infos.values()) and not is_wrapped_alone(entry)
 
 
 def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
@@ -61,7 +71,7 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
         return not info.copy and _few(siblings)
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
-        declared = (s.peers or any(i.placement != "plain" for i in s.infos.values()) for s in siblings)
+        declared = (s.peers or _is_declared(s) for s in siblings)
         return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
     return not (info.copy and _differs_by_design(entry, models))
 

@@ -48,7 +48,7 @@ def replicas_of(state: JobState) -> list[Replicas]:
     return found
 
 
-def _only_averages(state: JobState, rank: int) -> bool:
+def only_averages(state: JobState, rank: int) -> bool:
     """Whether the rank is known to exchange nothing of what it computes: else ranks may share each sample."""
     fact = state.signals.fact(rank, "data/exchanges")
     return fact is not None and fact[1] == "none"
@@ -68,7 +68,7 @@ def members(text: str) -> tuple[int, ...]:
 def _by_equal_weights(state: JobState) -> list[Replicas]:
     """All ranks, where each holds all that is trained, always equal, and communicates at its steps."""
     ranks = tuple(range(state.world_size))
-    if len(ranks) < 2 or not all(communicates(state, rank) and _only_averages(state, rank) for rank in ranks):
+    if len(ranks) < 2 or not all(communicates(state, rank) and only_averages(state, rank) for rank in ranks):
         return []
     compared = 0
     for entry in state.tensors.entries:
@@ -116,7 +116,7 @@ def mixes(state: JobState, rank: int) -> bool:
 
 def _within(state: JobState, rank: int) -> int:
     """Collectives that the rank has issued on groups of some of the ranks."""
-    return sum(max(g.enqueued, 0) for g in state.detail(rank).groups if len(g.ranks) < state.world_size)
+    return sum(max(g.enqueued, 0) for g in state.detail(rank).groups if 1 < len(g.ranks) < state.world_size)
 
 
 def _met(steps: NDArray[np.int64], values: NDArray[np.float64]) -> float:

@@ -22,12 +22,17 @@ LEAST = 100  # samples from the beginning on
 KNOWN = 40  # samples, where it is known why
 LONG = 2000  # steps after which it is no longer patience that is asked for: until then made-up data looks the same
 SKIPPED = 2  # the first may be far off: it is of untrained biases
-AT_CHANCE = 0.03  # of the targets' entropy: so near to it a loss stays that knows how often there is each class alone
+AT_CHANCE = 0.03  # of the targets' entropy or variance: so near to it a loss stays that knows no more of them
 SMOOTHED = 9  # samples
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
 MOST_NOISE = 0.5  # of the loss
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
 STILL_WARM = 0.5  # of the highest learning rate: below it the schedule is over or has not begun
+
+LEVELS = {
+    "loss/target_entropy": ("entropy", "how often there is each class"),
+    "loss/target_variance": ("variance", "the targets' mean"),
+}
 
 
 def plateaus(scene: Scene) -> Iterator[Finding]:
@@ -46,8 +51,11 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
     shapes = run.fact("loss/broadcast")
     if all(is_flat(curve, KNOWN if shapes else LEAST) for curve in losses.values()):
         yield _flat(run, losses, shapes)
-    elif all(is_at_chance(curve, _entropy(run, rank)) for rank, curve in losses.items()):
-        yield _at_chance(run, losses)
+        return
+    for signal in LEVELS:
+        if all(is_at_chance(curve, _told(run, rank, signal)) for rank, curve in losses.items()):
+            yield _at_chance(run, losses, signal)
+            return
 
 
 def _unrounded(run: Run, rank: int, curve: Curve) -> Curve:
@@ -95,21 +103,21 @@ def is_flat(curve: Curve, least: int = LEAST) -> bool:
     return not moves and abs(begin - end) < max(GAIN * abs(begin), 2 * deviation)
 
 
-def _entropy(run: Run, rank: int) -> float:
-    """Of the targets of this rank's loss, in nats; 0 where it is not known."""
-    told = run.curve(rank, "loss/target_entropy")
+def _told(run: Run, rank: int, signal: str) -> float:
+    """What the loss of this rank is at that knows nothing but its targets; 0 where that is not known."""
+    told = run.curve(rank, signal)
     return float(told.values[-1]) if len(told.values) else 0.0
 
 
-def is_at_chance(curve: Curve, entropy: float) -> bool:
-    """Whether the loss has come down to what the classes' frequencies alone give, and never below."""
+def is_at_chance(curve: Curve, level: float) -> bool:
+    """Whether the loss has come down to what knowing the targets alone gives, and never below."""
     values = curve.values[SKIPPED:]
-    if len(values) < LEAST or entropy <= 0.0:
+    if len(values) < LEAST or level <= 0.0:
         return False
     end = float(np.median(values[-len(values) // 6 :]))
-    if rolling_median(values, SMOOTHED).min() < (1 - GAIN) * entropy:
+    if rolling_median(values, SMOOTHED).min() < (1 - GAIN) * level:
         return False  # it was learned, and lost again
-    return (1 - AT_CHANCE / 2) * entropy < end < (1 + AT_CHANCE) * entropy
+    return (1 - AT_CHANCE / 2) * level < end < (1 + AT_CHANCE) * level
 
 
 def _is_trained(run: Run, rank: int) -> bool:
@@ -158,21 +166,21 @@ def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
     return finding("training.loss_plateau", severity, ranks, text, why, names=("loss",), step=curve.last_step)
 
 
-def _at_chance(run: Run, losses: dict[int, Curve]) -> Finding:
+def _at_chance(run: Run, losses: dict[int, Curve], signal: str) -> Finding:
     ranks = tuple(losses)
-    curve, entropy = losses[ranks[0]], _entropy(run, ranks[0])
+    curve, known = losses[ranks[0]], _told(run, ranks[0], signal)
     level = float(np.median(np.array_split(curve.values, 3)[-1]))
+    what, no_more = LEVELS[signal]
     text = (
-        f"the loss of {words.ranks_text(ranks)} has stayed at {figure(level)} to step {curve.last_step}: the entropy of"
-        f" its targets is {figure(entropy)}, so that no more was learned than how often there is each class"
+        f"the loss of {words.ranks_text(ranks)} has stayed at {figure(level)} to step {curve.last_step}: the {what} of"
+        f" its targets is {figure(known)}, so that no more was learned than {no_more}"
     )
-    evidence = seen(f"loss {figure(level)} in the last third, {figure(entropy)} nats in the targets' frequencies",
-                    ranks[0])  # fmt: skip
+    evidence = seen(f"loss {figure(level)} in the last third, {what} of the targets {figure(known)}", ranks[0])
     why = cause("inputs unused", "the inputs do not reach what is predicted (a mask the wrong way round, a part that is"
-                " detached or replaced), or targets do not belong to them", 0.6, evidence)  # fmt: skip
+                " detached or replaced), or targets do not belong to them (shuffled apart)", 0.6, evidence)  # fmt: skip
     is_long = int(curve.steps[-1] - curve.steps[0]) >= LONG and not run.is_loaded
     return finding("training.loss_plateau", Severity.WARNING if is_long else Severity.INFO, ranks, text, why,
-                   names=("loss",), step=curve.last_step)  # fmt: skip
+                   names=("loss", "targets"), step=curve.last_step)  # fmt: skip
 
 
 def _broadcast(ranks: tuple[int, ...], text: str, shapes: str, evidence: Evidence, step: int) -> Finding:

@@ -25,6 +25,7 @@ CHOICES = 1.0  # nats of entropy: some three actions
 SURE = 4.0  # standard errors
 LEARNED, LOST = 0.7, 0.9  # of the first entropy: it has been below the one and is above the other again
 WIDER = 2.0  # nats above the lowest, of a density: it covers seven times as much
+FAR = 4.0  # nats above the lowest, whatever that was: some fifty times as many choices
 RISEN = 3.0  # times the lowest, for a run that began with a trained model
 ONE = 0.1  # of the variety that there was
 # Where entropy and variety fall together, the two speak for each other: less of each is enough, and for a shorter time.
@@ -113,7 +114,8 @@ def _entropy(run: Run, metric: Metric) -> Finding | None:
     lowest = int(smooth.argmin())
     now = float(smooth[-LASTS:].min()) if len(smooth) - lowest > LASTS else 0.0
     back = float(smooth[lowest]) < LEARNED * first and now > LOST * first
-    above = now > RISEN * max(float(smooth[lowest]), 1e-3) and now > 1.5 * first
+    times = now > RISEN * max(float(smooth[lowest]), 1e-3) and now > 1.5 * first
+    above = times or now > max(first, float(smooth[lowest]) + FAR)
     return _explosion(run, metric, float(smooth[lowest]), now, back) if back or above else None
 
 
