@@ -243,6 +243,21 @@ def test_an_end_that_no_one_saw_and_no_one_misses_is_quiet() -> None:
     assert job(2).train(0).dies(1).passes(3).find() == ()
 
 
+def test_one_that_called_exit_in_the_handler_of_its_error_failed_with_that_at_its_place() -> None:
+    handled = Ending("exit", "MemoryError", "10 TB", 1, (at("attend", line=40), TRAIN))
+    found = two_wait().dies(2, code=1, ending=handled).passes(2).finds()
+    assert (found.kind, found.ranks, found.locations[0].frame.line) == ("exit.error", (2,), 40)
+    assert "failed with MemoryError: 10 TB in attend" in found.summary
+    assert any("exit called with 1 in the handler of MemoryError" in e.what for e in found.causes[0].evidence)
+
+
+def test_one_that_called_exit_because_its_wait_broke_is_a_consequence() -> None:
+    broken = "Connection closed by peer"
+    job_ = two_wait().dies(2, code=1).passes(0.5).wait_raises(0, broken, ends=False)
+    job_.dies(0, code=75, ending=Ending("exit", "RuntimeError", broken, 75, (TRAIN,), job_.now_s))
+    assert job_.passes(1).finds().ranks == (2,)
+
+
 # --- exit.early
 
 

@@ -35,6 +35,18 @@ def test_a_call_of_exit_is_told_with_its_line(tmp_path: Path, how: str, mark: st
     assert found["frames"][0] == ["<module>", str(LONE), line_of(LONE, mark), True]
 
 
+def test_an_exit_in_the_handler_of_an_exception_is_told_with_that(tmp_path: Path) -> None:
+    found = ending(tmp_path, "exit in a handler", 3)
+    assert (found["what"], found["type"], found["message"], found["code"]) == ("exit", "KeyError", "'lost'", 3)
+    lines = [line for _, _, line, _ in found["frames"][:3]]
+    assert lines == [line_of(LONE, mark) for mark in ("failing", "tried", "giving up")]
+
+
+def test_one_that_is_no_failure_is_told_with_its_own_line(tmp_path: Path) -> None:
+    found = ending(tmp_path, "done in a handler", 0)
+    assert (found["type"], found["frames"][0][2]) == ("", line_of(LONE, "done"))
+
+
 def test_an_exit_that_was_caught_is_not_the_end(tmp_path: Path) -> None:
     assert ending(tmp_path, "caught exit", 0)["what"] == "shutdown"
 

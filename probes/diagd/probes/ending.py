@@ -143,6 +143,10 @@ def _note_exit(code: Any, frame: Any) -> None:
         "frames": sites.frames_from(frame),
         "at_ns": time.monotonic_ns(),
     }
+    error = sys.exc_info()[1]
+    if number and isinstance(error, Exception):  # in its handler: that is why, and where it was raised is the place
+        why = _described("exit", type(error), error, error.__traceback__)
+        found |= {"type": why["type"], "message": why["message"], "frames": why["frames"] + found["frames"]}
     STATE.exit_noted = True
     FAST[Fast.PLAIN] = 0  # a step would show that it was none
     if _noted.get("what") == "exception":

@@ -43,6 +43,16 @@ elif HOW == "own hook":
     fail()
 elif HOW == "exit":
     sys.exit("enough")  # exit
+elif HOW == "exit in a handler":
+    try:
+        fail()  # tried
+    except KeyError:
+        sys.exit(3)  # giving up
+elif HOW == "done in a handler":
+    try:
+        fail()
+    except KeyError:
+        sys.exit()  # done
 elif HOW == "caught exit":
     try:
         sys.exit(9)

@@ -176,7 +176,7 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
 def was_interrupted(detail: Detail) -> bool:
     """Whether it ended by KeyboardInterrupt or the like."""
     ending = detail.ending
-    return ending is not None and ending.what == "exception" and ending.type in BY_A_PERSON
+    return ending is not None and ending.raised and ending.type in BY_A_PERSON
 
 
 def _interrupted(scene: Scene, detail: Detail) -> bool:

@@ -87,7 +87,7 @@ def _said(death: Death) -> str:
         if death.detail.exit is None:
             return "has left its program and is in interpreter shutdown while others still work"
         return "left with exit code 0 while others still work"
-    if ending is not None and ending.what == "exception":
+    if ending is not None and ending.raised:
         first_line = ending.message.partition("\n")[0]
         return f"failed with {ending.type}: {words.shortened(first_line, 120)}"
     return f"ended with exit code {end.code if end.code is not None else 'not seen'}"
@@ -115,8 +115,9 @@ def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
 
 def _noted(ending: Ending | None, alive: bool) -> str:
     """In words, what the process itself noted of its end."""
-    if ending is not None and ending.what == "exception":
-        return f"uncaught {ending.type}: {words.shortened(ending.message, 200)}"
+    if ending is not None and ending.raised:
+        how = "uncaught" if ending.what == "exception" else f"exit called with {ending.code} in the handler of"
+        return f"{how} {ending.type}: {words.shortened(ending.message, 200)}"
     if ending is not None and ending.what == "exit":
         return f"exit called with {ending.code}" + ("; the process is in the interpreter's shutdown" if alive else "")
     begun = alive or (ending is not None and ending.what == "shutdown")

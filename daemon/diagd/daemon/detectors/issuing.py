@@ -57,7 +57,7 @@ def _came_uncalled(scene: Scene, group: str, seq: int, rank: int, called: Called
 def _fell_out(scene: Scene, group: str, rank: int) -> bool:
     """Whether an operation of C++'s own raised: it stood in one, though its counter was last read before it began."""
     wait, ending = scene.graph.wait(rank), scene.state.detail(rank).ending
-    raised = ending is not None and ending.what == "exception"  # also where the launcher ended it on its way out
+    raised = ending is not None and ending.raised  # also where the launcher ended it on its way out
     return raised and wait is not None and wait.op.group == group and wait.op.source != "probe"
 
 

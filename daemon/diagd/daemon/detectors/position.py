@@ -48,7 +48,7 @@ def waits_of(state: JobState, rank: int) -> tuple[Wait, ...]:
         return ()  # it is to be started again
     if state.why_not_known(rank):
         return ()  # where it was at its dump, it is no more
-    falls = detail.ending is not None and detail.ending.what == "exception"  # and nothing will catch it
+    falls = detail.ending is not None and detail.ending.raised  # and nothing will catch it
     gone = state.status(rank).gone or falls
     ops = list(_dead_in(state, detail)) if gone else list(_waiting_in(state, detail))
     ended = gone and not (detail.exit is not None and detail.exit.signal in _FROM_OUTSIDE)
@@ -211,7 +211,7 @@ def _refused(op: Operation) -> bool:
 def _raised_by(detail: Detail, op: Operation) -> bool:
     """Whether the exception that ended the process is the one that the operation raised (or came of it)."""
     ending = detail.ending
-    if ending is None or ending.what != "exception":
+    if ending is None or not ending.raised:
         return True
     kind, _, message = op.failed.partition(": ")
     if not (ending.message and message):
@@ -232,7 +232,7 @@ _SAID = (*_BACKEND_WORDS, *_NETWORK_WORDS, "onnection refused", "monitoredBarrie
 def _raised_in_backend(detail: Detail) -> bool:
     """An exception of the communication library that came out of C++ (backward), not out of a wrapped call."""
     ending = detail.ending
-    if ending is None or ending.what != "exception":
+    if ending is None or not ending.raised:
         return False
     inside = not ending.frames or _communicates(ending.frames[0])
     said = (*_BACKEND_WORDS, *_NETWORK_WORDS) if inside else _BACKEND_WORDS

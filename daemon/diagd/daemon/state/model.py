@@ -140,12 +140,17 @@ class Ending:
     """How the user's code ended, as noted inside the process: an exception or a call of exit."""
 
     what: str  # exception, exit, shutdown; thread: another than the main thread ended in an exception
-    type: str = ""  # the exception's
+    type: str = ""  # the exception's; of an exit, that in whose handler it was called
     message: str = ""
     code: int | None = None
     frames: tuple[Frame, ...] = ()  # innermost first
     at_s: float = 0.0
     thread: str = ""  # its name
+
+    @property
+    def raised(self) -> bool:
+        """Whether an exception ended it: one that nobody caught, or one in whose handler exit was called."""
+        return self.what == "exception" or (self.what == "exit" and bool(self.type))
 
 
 @dataclass(frozen=True, slots=True)
