@@ -295,3 +295,37 @@ def test_what_is_issued_from_cpp_is_no_strangers_way() -> None:
     waits = {rank: scene.graph.waits[rank][0] for rank in (0, 1)}
     assert waits[0].op.source == "flight recorder"
     assert history.first_time(scene, waits) == ()
+
+
+@pytest.mark.parametrize(("rounds", "culprits"), [(12, (0,)), (3, (0, 1))])
+def test_who_goes_from_one_groups_operation_to_another_as_no_rank_did_before_is_at_fault(
+    rounds: int, culprits: tuple[int, ...]
+) -> None:
+    """DDP averages over the world, then a script over its own group: one rank leaves that out."""
+    met = job(2, groups={"0": (0, 1), "pair": (0, 1)})
+    for turn in range(1, rounds + 1):
+        met.passes(0.1)
+        for rank in (0, 1):
+            met.recorded(rank, "ALLREDUCE", turn).passes(0.01).recorded(rank, "ALLREDUCE", turn, "pair").passes(0.01)
+    for rank in (0, 1):
+        met.recorded(rank, "ALLREDUCE", rounds + 1)
+    met.passes(0.1).waits_in_backward(0, rounds + 2).waits(1, seq=rounds + 1, group="pair")
+    found = met.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.group_cycle", culprits)
+
+
+@pytest.mark.parametrize(("turned", "culprits"), [((0, 2), (1,)), ((0, 1, 2), (1, 2))])
+def test_who_keeps_its_partners_where_most_have_turned_to_others_is_at_fault(
+    turned: tuple[int, ...], culprits: tuple[int, ...]
+) -> None:
+    """A ring of three that turns round, but for one rank."""
+    made, line = job(3), at("gossip", line=18)
+    for rank in range(3):
+        for _ in range(12):
+            made.did(rank, "SEND", line, peer=(rank + 1) % 3).did(rank, "RECV", line, peer=(rank - 1) % 3)
+    made.receives(0, peer=1, site=line).sends(1, peer=2, site=line).sends(2, peer=1, site=line)
+    if 1 in turned:
+        made.ranks[1].detail = made.ranks[1].detail.with_(history=made.ranks[0].detail.history)  # it had other ones
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.p2p_unmatched", culprits)
+    assert ("most ranks have turned to others" in found.summary) == (culprits == (1,))

@@ -255,6 +255,39 @@ def test_norms_of_stages_begin_alike_and_part_by_design() -> None:
     assert training({**replica, **norms, **expert}).finds().kind == "divergence.parameter"
 
 
+@pytest.mark.parametrize(("change", "begins", "said"), [(0.1, own, True), (4.0, own, False), (0.1, same, False)])
+def test_an_embedding_that_two_stages_share_is_told_once_it_parts(change: float, begins: Content, said: bool) -> None:
+    """All else of the stages begins apart: it was made equal; but not where it may have begun with zeros."""
+    stage = dict.fromkeys(named(replace(PLAIN, shape=(4, 4)), "Stage.fc.weight", "Stage.proj.weight"), begins)
+    shared = {
+        replace(PLAIN, name="Stage.embed.weight", shape=(9, 4)): lambda rank, step: own(rank, step) if step else 5
+    }
+    made = training(stage)
+    for placed in made.ranks.values():
+        placed.facts.operations = 0  # it only sends and receives
+    made.state.tensors.apply(ledgers({**stage, **shared}, (0, 2)) + ledgers(stage, (1,)), 3)
+    for rank in (0, 2):
+        signals(made.state, rank, "param_norm/Stage.embed.weight", [2], [9.0])
+        signals(made.state, rank, "update_norm/Stage.embed.weight", [2], [change])
+    found = made.passes(1.0).find()
+    assert [(one.ranks, one.names) for one in found] == ([((0, 2), ("Stage.embed.weight",))] if said else [])
+
+
+def test_weights_that_a_rank_is_given_and_neither_owns_nor_trains_are_not_compared_with_the_learners() -> None:
+    actor = replace(PLAIN, owned=False)
+    gradient = replace(PLAIN, kind="gradient")
+    late: Content = lambda rank, step: same(0, step) + (rank == 2) * (step > 0)  # noqa: E731
+    news = ledgers({PLAIN: late, gradient: same}, (0, 1)) + ledgers({actor: late}, (2,))
+    made = training({})
+    made.state.tensors.apply(news, 3)
+    assert made.passes(1.0).find() == ()
+    lacks = training({})  # its optimizer leaves it out: it has a gradient for it
+    lacks.state.tensors.apply(
+        ledgers({PLAIN: late, gradient: same}, (0, 1)) + ledgers({actor: late, gradient: same}, (2,)), 3
+    )
+    assert {one.kind for one in lacks.passes(1.0).find()} == {"divergence.parameter"}
+
+
 def test_frozen_weights_that_differ_are_told_of_ranks_whose_trained_ones_are_always_equal() -> None:
     """As where a script broadcasts by hand what requires a gradient, and nothing else."""
     frozen = replace(PLAIN, name="Net.basis", trainable=False, owned=False)

@@ -3,12 +3,14 @@
 import random
 
 import pytest
-from tests.detectors.states import at
+from tests.detectors.states import at, job
 from tests.detectors.training import Own, Training, all_with_more, usual, with_more
 
+from diagd.daemon.detectors import slow_all
 from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.registry import detect
+from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.state.model import Facts, Status
 from diagd.daemon.state.pace import Pace
 
@@ -226,6 +228,14 @@ def test_a_long_pause_of_one_rank_in_its_own_work_is_no_slow_communication() -> 
 
     found = Training(3).goes(8).goes(8, own).find()
     assert all(one.kind != "slow.collective" for one in found)
+
+
+@pytest.mark.parametrize(("steps", "others"), [(3, True), (60, False)])
+def test_beside_a_rank_of_another_pace_it_is_not_known_that_all_come_together(steps: int, others: bool) -> None:
+    """As an actor that plays rounds for learners, which wait for its games."""
+    made = job(3).train(0, 1).passes(30.0)
+    made.ranks[2].facts.step = steps
+    assert slow_all._has_others(scene_of(made.passes(1.0).state), [0, 1]) is others
 
 
 def test_where_the_ranks_own_work_takes_longer_too_the_communication_is_not_blamed() -> None:

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
-from diagd.daemon.detectors import history, places, words
+from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
-from diagd.daemon.detectors.history import RECV, SEND
 from diagd.daemon.detectors.ledger import UNNAMED, minority
+from diagd.daemon.detectors.odd_on_circle import left_alone, odd_on, out_of_order
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 
@@ -27,17 +27,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     kind = _kind(kinds, {w.op.group for w in waits.values()})
     if kind == "hang.p2p_unmatched" and _history_is_coming(scene, waits):
         return None
-    # The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too.
-    strayed = history.first_time(scene, waits)
-    left = _left_alone(waits) if kind == "hang.p2p_unmatched" else ()
-    turned = _turned_to_who_is_done(scene, waits, left)
-    strange = _turned_to_a_stranger(scene, waits, left)
-    left = () if turned or strange else left
-    partner = strange or (() if strayed or left or turned else history.new_partner(scene, waits))
-    stopped = () if strayed or left or turned or partner else history.stopped_sending(scene, waits)
-    known = strayed or strange or turned or left or partner or stopped
+    odd = odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
     tags = _tags_apart(waits)
-    culprits, tie = (known, False) if known and not tags else _out_of_order(waits)
+    culprits, tie = (odd.ranks, False) if odd.ranks and not tags else _standing_elsewhere(waits)
     dependents = scene.graph.waiting_for(component)
     first = waits[culprits[0]]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
@@ -50,7 +42,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=tags or _summary(scene, component, waits, culprits, tie, _how(known, turned, partner, stopped)),
+        summary=tags or _summary(scene, component, waits, culprits, tie, odd.said),
         locations=locations,
         causes=(_cause(scene, component, waits, tie, kind, tags),),
         step=scene.step(component),
@@ -81,12 +73,6 @@ def _kind(kinds: set[str], groups: set[str]) -> str:
     return "hang.collective_mismatch" if kinds == {"collective"} and len(groups) == 1 else "hang.group_cycle"
 
 
-def _left_alone(waits: dict[int, Wait]) -> tuple[int, ...]:
-    """The ranks that should be in a send or recv with another one on the circle, and are in a collective."""
-    wanted = {wait.op.peer for wait in waits.values() if wait.kind == "p2p"}
-    return tuple(sorted(r for r, wait in waits.items() if r in wanted and wait.kind == "collective"))
-
-
 def _tags_apart(waits: dict[int, Wait]) -> str:
     """In words, where one rank sends to another that receives from it, and only their tags differ."""
     ops = {rank: wait.op for rank, wait in waits.items() if wait.kind == "p2p"}
@@ -100,7 +86,7 @@ def _tags_apart(waits: dict[int, Wait]) -> str:
     return words.shortened(f"{text} {awaited.tag}: they never meet" + (f" ({at})." if at else "."))
 
 
-def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
+def _standing_elsewhere(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
     """The ranks that wait elsewhere than most; on a tie all, and True."""
     by_place: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for rank, wait in sorted(waits.items()):
@@ -109,30 +95,6 @@ def _out_of_order(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
     ranked = sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks))
     culprits, tie = minority(ranked)
     return (culprits, tie) if culprits else (tuple(sorted(waits)), True)
-
-
-def _turned_to_who_is_done(scene: Scene, waits: dict[int, Wait], left: tuple[int, ...]) -> tuple[int, ...]:
-    """Who waits in a send or recv for a rank that has done all of its own in this step, with others."""
-    wanted = {r: RECV if w.op.name == SEND else SEND for r, w in waits.items() if w.kind == "p2p" and w.op.peer in left}
-    if not wanted or not all(history.has_done_its_share(scene, waits[r].op.peer, name) for r, name in wanted.items()):
-        return ()
-    return tuple(sorted(wanted))
-
-
-def _turned_to_a_stranger(scene: Scene, waits: dict[int, Wait], left: tuple[int, ...]) -> tuple[int, ...]:
-    """Who waits in a send or recv for a rank that went to a collective, and with which it never had one before."""
-    wanted = {rank for rank, wait in waits.items() if wait.kind == "p2p" and wait.op.peer in left}
-    strange = set(history.new_partner(scene, waits))
-    return tuple(sorted(wanted)) if wanted and wanted <= strange else ()
-
-
-def _how(known: tuple[int, ...], turned: tuple[int, ...], partner: tuple[int, ...], stopped: tuple[int, ...]) -> str:
-    """In words, what those at fault have done, where more is known than that they stand elsewhere."""
-    if turned and known == turned:
-        return "turned to a partner that has done its sends and receives of this step with others"
-    if partner and known == partner:
-        return "turned to a partner that it never sent to or received from before"
-    return "gone on without a send that went before each receive until now" if stopped and known == stopped else ""
 
 
 def _doing(wait: Wait) -> str:
@@ -148,16 +110,12 @@ def _path(scene: Scene, component: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _summary(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool, how: str,
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool, said: str,
 ) -> str:  # fmt: skip
     path = [r for r in _path(scene, component) if r in waits]
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
     steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
-    left = set(culprits) <= set(_left_alone(waits))
-    said = "not in the send or recv that others wait for" if left else "out of order"
-    who = "" if tie else f"{words.ranks_text(culprits)} {words.verb(culprits, 'is', 'are')} {said}: "
-    if how:
-        who = f"{words.ranks_text(culprits)} {words.verb(culprits, 'has', 'have')} {how}: "
+    who = "" if tie else f"{words.ranks_text(culprits)} {said or out_of_order(culprits, waits)}: "
     return words.shortened(
         f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
     )
@@ -194,7 +152,7 @@ def _cause(
             evidence.append(
                 Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
             )
-    key, text = _APART if kind == "hang.p2p_unmatched" and _left_alone(waits) else _WHY[kind]
+    key, text = _APART if kind == "hang.p2p_unmatched" and left_alone(waits) else _WHY[kind]
     if tags:
         key, text = "tags", "the tags of a send and its receive differ; which of the two is right cannot be told"
     elif tie:

@@ -45,14 +45,33 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     """Of these ranks those that came to their wait by a way that no rank ever went before, where that is not all.
 
     A way is a call site and the one before it. Order that all ranks have kept for many steps is the program's; who
-    breaks it is at fault, also where a vote of those on the circle is a tie. What is issued from C++ is in no history.
+    breaks it is at fault, also where a vote of those on the circle is a tie. What is issued from C++ has no call site:
+    where such is waited in, a way is from a group to a group, as the flight recorders have it.
     """
+    if any(wait.op.source != "probe" for wait in waits.values()):
+        return _first_move(scene, waits)
     known = {way for detail in scene.state.details.values() for way in _ways(detail)}
     ways = {rank: _way_to(scene.state.detail(rank), wait.op) for rank, wait in waits.items()}
     if any(way is None for way in ways.values()):
         return ()
     strangers = tuple(sorted(r for r, way in ways.items() if way not in known))
     return strangers if len(strangers) < len(ways) else ()
+
+
+def _first_move(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    moves = {rank: _moves(detail, waits.get(rank)) for rank, detail in scene.state.details.items()}
+    if any(len(moves.get(rank, ())) <= AGREED_BEFORE for rank in waits):
+        return ()
+    known = {move for rank, made in moves.items() for move in (made[:-1] if rank in waits else made)}
+    strangers = tuple(sorted(rank for rank in waits if moves[rank][-1] not in known))
+    return strangers if len(strangers) < len(waits) else ()
+
+
+def _moves(detail: Detail, wait: Wait | None) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """From which group's operation to which the rank's finished ones went, and then to the one that it waits in."""
+    done = sorted((op for op in detail.recorder if op.retired), key=lambda op: op.entered_s)
+    ops = [*done, *([wait.op] if wait is not None else [])]
+    return list(pairwise((op.group, op.name) for op in ops))
 
 
 def new_partner(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
@@ -68,6 +87,15 @@ def new_partner(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
         if wait.kind == "p2p" and wait.op.peer >= 0 and len(peers) >= AGREED_BEFORE and wait.op.peer not in peers:
             found.append(rank)
     return tuple(sorted(found)) if len(found) < len(waits) else ()
+
+
+def kept_partner(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of these ranks those that go on with their partners, where most that send or receive have turned to new ones."""
+    others = {rank: found[0] for rank, found in scene.graph.waits.items() if found and found[0].kind == "p2p"}
+    turned = new_partner(scene, others)
+    if 2 * len(turned) <= len(others):
+        return ()
+    return tuple(sorted(rank for rank in waits if rank in others and rank not in turned))
 
 
 def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:

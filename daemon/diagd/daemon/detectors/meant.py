@@ -2,13 +2,15 @@
 
 from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.meetings import in_bursts
-from diagd.daemon.detectors.models import Models, info_of, model_of
+from diagd.daemon.detectors.models import Models, info_of, is_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
 from diagd.daemon.detectors.replicas import communicates, mixes, only_averages
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
 ALONE = " of one rank"  # of a placement, as the probes tell it
+SEVERAL = 2  # other matrices
+LARGER = 10.0  # times the first step that was looked at: it is not what the first few steps have made of zeros
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
 
 
@@ -19,11 +21,15 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     make the same updates of it, as after a reduction by hand.
     """
     siblings = models.of(entry)
+    if _is_trained_for_others(entry, siblings):
+        return False
     if how is How.NEVER:
         return _is_updated_alike(state, entry, siblings)
     if how is How.CHANGED:
         apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
         return apart or _is_given_the_same(entry, siblings)
+    if how is How.UNREDUCED and _was_made_equal(state, entry, siblings):
+        return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
     if all(mixes(state, rank) for rank in entry.infos):
@@ -34,6 +40,34 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     return any(_is_declared(one) for one in siblings) or not in_bursts(state, entry.infos)
 
 
+def _was_made_equal(state: JobState, weight: Entry, model: list[Entry]) -> bool:
+    """Whether it alone began the same on its ranks, while all else that they hold of its model began apart.
+
+    As an embedding that the first and the last stage of a pipeline share. What begins with zeros is alike anyhow.
+    """
+    others = [one for one in model if one is not weight and is_matrix(one) and set(weight.infos) <= set(one.infos)]
+    if (
+        not is_matrix(weight)
+        or len(others) < SEVERAL
+        or not all(_begins_apart(one, set(weight.infos)) for one in others)
+    ):
+        return False
+    return all(_began_with_values(state, rank, weight.name) for rank in weight.infos)
+
+
+def _begins_apart(entry: Entry, ranks: set[int]) -> bool:
+    classes = entry.agreement.parts[0][1] if entry.agreement.parts and not entry.agreement.first_equal else []
+    return bool(classes) and all(len(ranks & set(alike)) <= 1 for alike in classes)
+
+
+def _began_with_values(state: JobState, rank: int, name: str) -> bool:
+    """Whether it was larger in the first steps than what these have changed of it."""
+    size, change = (state.signals.series(rank, f"{what}/{name}") for what in ("param_norm", "update_norm"))
+    if size is None or change is None or not len(size) or not len(change):
+        return False
+    return float(size.values[0]) > LARGER * float(change.values[0])
+
+
 def is_wrapped_alone(entry: Entry) -> bool:
     """Whether its wrapper has a single rank, though there are others: then it makes nothing the same."""
     return any(info.placement.endswith(ALONE) for info in entry.infos.values())
@@ -41,6 +75,13 @@ def is_wrapped_alone(entry: Entry) -> bool:
 
 def _is_declared(entry: Entry) -> bool:
     return any(info.placement != "plain" for info in entry.infos.values()) and not is_wrapped_alone(entry)
+
+
+def _is_trained_for_others(weight: Entry, model: list[Entry]) -> bool:
+    """Whether some ranks neither own it nor have a gradient for it: they are given it, as actors are by a learner."""
+    without = {rank for rank, info in weight.infos.items() if not info.owned}
+    gradients = (set(entry.infos) for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
+    return bool(without) and without.isdisjoint(*gradients)
 
 
 def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:

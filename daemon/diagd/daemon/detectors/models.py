@@ -46,12 +46,13 @@ class Models:
         ranks = tuple(sorted(entry.infos))
         key = model_of(entry), ranks
         if key not in self._stages:
-            matrices = [one for one in self.of(entry) if _is_matrix(one) and tuple(sorted(one.infos)) == ranks]
+            matrices = [one for one in self.of(entry) if is_matrix(one) and tuple(sorted(one.infos)) == ranks]
             self._stages[key] = bool(matrices) and not any(one.agreement.first_equal for one in matrices)
         return self._stages[key]
 
 
-def _is_matrix(entry: Entry) -> bool:
+def is_matrix(entry: Entry) -> bool:
+    """Whether it is a trained one whose ranks have been compared."""
     info = info_of(entry)
     trained = entry.kind == "parameter" and info.owned and not is_expert(entry.name)
     return trained and len(info.shape) > 1 and entry.agreement.first != NONE

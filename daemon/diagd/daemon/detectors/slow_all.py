@@ -12,6 +12,7 @@ from diagd.daemon.detectors.slowness import Current, is_slowed
 
 SOME_PART = 0.3  # of it, for a rank whose steps are as long as the others' because it waits for them
 KNOWN_PART = 0.9  # of the ranks
+PACE = 0.5  # of the others' steps
 
 
 def slowed(scene: Scene, steps: Current, least_part: float = SOME_PART) -> Finding | None:
@@ -31,6 +32,8 @@ def slowed(scene: Scene, steps: Current, least_part: float = SOME_PART) -> Findi
     if made is None:
         return None
     kind, key, why = made
+    if key == "communication" and _has_others(scene, list(known)):
+        return None  # whom these may wait for
     ranks = tuple(sorted(r for r, e in excess.items() if key != "data" or e.part("data") >= least_part))
     now_s = median(now.step_s for now, _ in slowed.values())
     usual_s = median(usual.step_s for _, usual in slowed.values())
@@ -40,3 +43,11 @@ def slowed(scene: Scene, steps: Current, least_part: float = SOME_PART) -> Findi
     )
     evidence = tuple(e for r in ranks[:3] for e in slowness.evidence(r, slowed[r][0], excess[r], slowed[r][1]))
     return finding_of(scene, kind, ranks, (), said, Cause(key, why, 0.8, Basis.OBSERVATION, evidence))
+
+
+def _has_others(scene: Scene, ranks: list[int]) -> bool:
+    """Whether there are ranks of another pace, as actors beside learners: when they come is nowhere to be seen."""
+    steps = scene.state.columns.step
+    least = PACE * min(int(steps[r]) for r in ranks)
+    others = set(scene.state.ranks()) - set(ranks)
+    return any(not scene.state.status(r).gone and int(steps[r]) < least for r in others)

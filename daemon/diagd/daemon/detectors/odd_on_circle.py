@@ -1,0 +1,98 @@
+"""Who of the ranks on a circle is at fault, as far as what they did before tells."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from diagd.daemon.detectors import history, words
+from diagd.daemon.detectors.history import RECV, SEND
+from diagd.daemon.detectors.position import Wait
+from diagd.daemon.detectors.scene import Scene
+
+Waits = Mapping[int, Wait]
+
+
+class Odd(NamedTuple):
+    """The ranks, and what they have done in words; no ranks where nothing tells."""
+
+    ranks: tuple[int, ...]
+    said: str
+
+
+def odd_on(scene: Scene, waits: Waits, *, unmatched: bool) -> Odd:
+    """The first of the rules that knows.
+
+    Args:
+        unmatched: A send or recv waits for a rank in a collective of the same group, or all are in sends and recvs.
+    """
+    left = left_alone(waits) if unmatched else ()
+    for rule, one, several in _RULES:
+        if ranks := rule(scene, waits, left):
+            return Odd(ranks, words.verb(ranks, one, several))
+    return Odd((), "")
+
+
+def left_alone(waits: Waits) -> tuple[int, ...]:
+    """The ranks that should be in a send or recv with another one on the circle, and are in a collective."""
+    wanted = {wait.op.peer for wait in waits.values() if wait.kind == "p2p"}
+    return tuple(sorted(r for r, wait in waits.items() if r in wanted and wait.kind == "collective"))
+
+
+def out_of_order(ranks: tuple[int, ...], waits: Waits) -> str:
+    """In words, what those have done of whom no more is known than that they stand elsewhere."""
+    left = set(ranks) <= set(left_alone(waits))
+    return f"{words.verb(ranks, 'is', 'are')} {_NOT_THERE if left else 'out of order'}"
+
+
+def _strayed(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    """The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too."""
+    return history.first_time(scene, waits)
+
+
+def _to_a_stranger(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    """Who waits in a send or recv for a rank that went to a collective, and with which it never had one before."""
+    wanted = {rank for rank, wait in waits.items() if wait.kind == "p2p" and wait.op.peer in left}
+    strange = set(history.new_partner(scene, waits))
+    return tuple(sorted(wanted)) if wanted and wanted <= strange else ()
+
+
+def _to_who_is_done(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    """Who waits in a send or recv for a rank that has done all of its own in this step, with others."""
+    wanted = {r: RECV if w.op.name == SEND else SEND for r, w in waits.items() if w.kind == "p2p" and w.op.peer in left}
+    if not wanted or not all(history.has_done_its_share(scene, waits[r].op.peer, name) for r, name in wanted.items()):
+        return ()
+    return tuple(sorted(wanted))
+
+
+def _is_left(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return left
+
+
+def _kept_partner(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return history.kept_partner(scene, waits)
+
+
+def _new_partner(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return history.new_partner(scene, waits)
+
+
+def _stopped(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return history.stopped_sending(scene, waits)
+
+
+Rule = Callable[[Scene, Waits, tuple[int, ...]], tuple[int, ...]]
+
+_NOT_THERE = "not in the send or recv that others wait for"
+_NEW = "turned to a partner that it never sent to or received from before"
+_DONE = "turned to a partner that has done its sends and receives of this step with others"
+_KEPT = "gone on with the same partners, while most ranks have turned to others"
+_WITHOUT = "gone on without a send that went before each receive until now"
+# What is known, who is at fault by that, and it in words of one rank and of several; empty: no more than the order.
+_RULES: tuple[tuple[Rule, str, str], ...] = (
+    (_strayed, "", ""),
+    (_to_a_stranger, f"has {_NEW}", f"have {_NEW}"),
+    (_to_who_is_done, f"has {_DONE}", f"have {_DONE}"),
+    (_is_left, "", ""),
+    (_kept_partner, f"has {_KEPT}", f"have {_KEPT}"),
+    (_new_partner, f"has {_NEW}", f"have {_NEW}"),
+    (_stopped, f"has {_WITHOUT}", f"have {_WITHOUT}"),
+)
