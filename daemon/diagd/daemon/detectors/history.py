@@ -60,14 +60,22 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
 
 def _first_move(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     moves = {rank: _moves(detail, waits.get(rank)) for rank, detail in scene.state.details.items()}
-    if any(len(moves.get(rank, ())) <= AGREED_BEFORE for rank in waits):
+    if any(len(moves.get(rank, ())) <= AGREED_BEFORE or not _is_recorded(moves[rank]) for rank in waits):
         return ()
     known = {move for rank, made in moves.items() for move in (made[:-1] if rank in waits else made)}
     strangers = tuple(sorted(rank for rank in waits if moves[rank][-1] not in known))
     return strangers if len(strangers) < len(waits) else ()
 
 
-def _moves(detail: Detail, wait: Wait | None) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+Move = tuple[tuple[str, str], tuple[str, str]]
+
+
+def _is_recorded(moves: list[Move]) -> bool:
+    """Whether the operation that the last of them leads to is one that the recorder has seen finish there before."""
+    return any(moves[-1][1] in move for move in moves[:-1])
+
+
+def _moves(detail: Detail, wait: Wait | None) -> list[Move]:
     """From which group's operation to which the rank's finished ones went, and then to the one that it waits in."""
     done = sorted((op for op in detail.recorder if op.retired), key=lambda op: op.entered_s)
     ops = [*done, *([wait.op] if wait is not None else [])]
