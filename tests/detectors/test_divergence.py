@@ -288,6 +288,19 @@ def test_weights_that_a_rank_is_given_and_neither_owns_nor_trains_are_not_compar
     assert {one.kind for one in lacks.passes(1.0).find()} == {"divergence.parameter"}
 
 
+@pytest.mark.parametrize(("content", "trained", "said"), [
+    (own, True, False), (lambda rank, step: rank, True, True), (own, False, True),
+])  # fmt: skip
+def test_weights_that_a_script_writes_anew_at_each_step_are_its_own(
+    content: Content, trained: bool, said: bool
+) -> None:
+    """As the members of a population that each rank scores, while what is trained is a vector beside them."""
+    member = TensorInfo("Policy.fc.weight", shape=(4, 4), owned=False, trained_model=False)
+    vector = {TensorInfo("Adam.vector", shape=(16,)): same} if trained else {}
+    found = training({member: content, **vector}).find()
+    assert [one.kind for one in found] == (["divergence.parameter"] if said else [])
+
+
 def test_frozen_weights_that_differ_are_told_of_ranks_whose_trained_ones_are_always_equal() -> None:
     """As where a script broadcasts by hand what requires a gradient, and nothing else."""
     frozen = replace(PLAIN, name="Net.basis", trainable=False, owned=False)
