@@ -301,6 +301,16 @@ def test_weights_that_a_script_writes_anew_at_each_step_are_its_own(
     assert [one.kind for one in found] == (["divergence.parameter"] if said else [])
 
 
+@pytest.mark.parametrize("name", ["Net.moe.experts.0.fc.bias", "Net.moe.experts.0.norm.weight"])
+def test_what_begins_alike_in_an_expert_whose_matrices_begin_apart_is_each_ranks_own(name: str) -> None:
+    parts: Content = lambda rank, step: own(rank, step) if step else 5  # noqa: E731
+    expert = {replace(PLAIN, name="Net.moe.experts.0.fc.weight"): own, replace(PLAIN, name=name, shape=(4,)): parts}
+    shared = {PLAIN: same}
+    assert training({**expert, **shared}).find() == ()
+    beside = {replace(PLAIN, name="Net.moe.norm.weight", shape=(4,)): parts}
+    assert training({**expert, **shared, **beside}).finds().names == ("Net.moe.norm.weight",)
+
+
 def test_frozen_weights_that_differ_are_told_of_ranks_whose_trained_ones_are_always_equal() -> None:
     """As where a script broadcasts by hand what requires a gradient, and nothing else."""
     frozen = replace(PLAIN, name="Net.basis", trainable=False, owned=False)

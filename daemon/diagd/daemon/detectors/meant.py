@@ -2,7 +2,7 @@
 
 from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.meetings import in_bursts
-from diagd.daemon.detectors.models import Models, info_of, is_matrix, model_of
+from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, is_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
 from diagd.daemon.detectors.replicas import communicates, mixes, only_averages
 from diagd.daemon.state.job import JobState
@@ -33,12 +33,24 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
+    if _is_of_own_part(entry, siblings):
+        return False
     if all(mixes(state, rank) for rank in entry.infos):
         return False
     if is_wrapped_alone(entry) and not all(only_averages(state, rank) for rank in entry.infos):
         return False  # the ranks of a model that is split have a wrapper each where each is the only one of its kind
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     return any(_is_declared(one) for one in siblings) or not in_bursts(state, entry.infos)
+
+
+def _is_of_own_part(entry: Entry, model: list[Entry]) -> bool:
+    """Whether the matrices of its module began apart: biases begin with zeros on all ranks, also those of shards."""
+    module = entry.name.rpartition(".")[0]
+    beside = [one for one in model if is_any_matrix(one) and one.name.startswith(module + ".")]
+    if not beside and "expert" in module.lower():  # a norm within it
+        part = module.rpartition(".")[0] + "."
+        beside = [one for one in model if is_any_matrix(one) and one.name.startswith(part)]
+    return not is_any_matrix(entry) and bool(beside) and not any(one.agreement.first_equal for one in beside)
 
 
 def _was_made_equal(state: JobState, weight: Entry, model: list[Entry]) -> bool:

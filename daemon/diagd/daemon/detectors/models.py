@@ -52,7 +52,12 @@ class Models:
 
 
 def is_matrix(entry: Entry) -> bool:
-    """Whether it is a trained one whose ranks have been compared."""
+    """Whether it is a trained one whose ranks have been compared, and no expert's."""
+    return is_any_matrix(entry) and not is_expert(entry.name)
+
+
+def is_any_matrix(entry: Entry) -> bool:
+    """The same, of experts too."""
     info = info_of(entry)
-    trained = entry.kind == "parameter" and info.owned and not is_expert(entry.name)
+    trained = entry.kind == "parameter" and info.owned
     return trained and len(info.shape) > 1 and entry.agreement.first != NONE
