@@ -254,6 +254,16 @@ def test_a_code_that_told_much_and_is_gone_while_the_loss_rose_needs_less_time()
     assert Learning(logged(kl=gone, mse=falling(55, 0.3, 0.02, over=20.0))).kinds() == []
 
 
+@pytest.mark.parametrize(("half", "end", "said"), [
+    (0.019, 0.0125, [("mode_collapse", "info")]), (0.019, 0.018, []), (0.03, 0.0125, []),
+])  # fmt: skip
+def test_embeddings_that_come_ever_nearer_to_one_point_are_worth_knowing(
+    half: float, end: float, said: list[tuple[str, str]]
+) -> None:
+    spread = steps(fades(60, 0.104, half), fades(90, half, end))
+    assert Learning(logged(embedding_std=spread)).kinds() == said
+
+
 def test_embeddings_that_have_become_one_point() -> None:
     spread = steps(around(1.0, 0.03, 20), fades(15, 1.0, 0.09), around(0.06, 0.002, 15))
     (found,) = Learning(logged(embedding_std=spread)).find()

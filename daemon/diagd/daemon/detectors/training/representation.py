@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import figure, rolling_median
+from diagd.daemon.detectors.training.curves import Floats, figure, rolling_median
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -14,9 +16,9 @@ _OF = frozenset(
 )
 WIDTH, LASTS, LEAST = 5, 10, 30  # samples
 GONE = 0.1  # of the largest
-SMALL = (
-    0.1  # a spread below this is small for normalised embeddings, which begin at some tenths: gone at once, if need be
-)
+LOW, STILL = 0.2, 0.9  # of the largest for half of the run, and of its middle third in its last one: worth knowing
+# A spread below this is small for normalised embeddings, which begin at some tenths: gone at once, if need be.
+SMALL = 0.1
 
 
 def collapse(scene: Scene) -> Iterator[Finding]:
@@ -29,7 +31,8 @@ def collapse(scene: Scene) -> Iterator[Finding]:
         most = float(rolling_median(values, WIDTH).max())
         if values[-LASTS:].max() < SMALL:
             most = max(most, float(values[0]))
-        if most <= 0 or not (values[-LASTS:] <= GONE * most).all():
+        gone = bool((values[-LASTS:] <= GONE * most).all())
+        if most <= 0 or not (gone or _sinks(values, most)):
             continue
         text = (
             f"{metric.name} has fallen from {figure(most)} to {figure(float(values[-1]))}: what the encoder puts out is"
@@ -44,6 +47,14 @@ def collapse(scene: Scene) -> Iterator[Finding]:
             basis=Basis.RESEARCH,
         )
         names = (metric.name, "embedding")
-        yield finding("training.mode_collapse", Severity.WARNING, run.ranks, text, why, names=names,
+        severity = Severity.WARNING if gone else Severity.INFO
+        yield finding("training.mode_collapse", severity, run.ranks, text, why, names=names,
                       step=metric.curve.last_step, key="representation")  # fmt: skip
         return
+
+
+def _sinks(values: Floats, most: float) -> bool:
+    """Whether it has been low for half of the run, and goes on to fall."""
+    third = len(values) // 3
+    middle, late = (float(np.median(part)) for part in (values[third : 2 * third], values[-third:]))
+    return bool((values[len(values) // 2 :] <= LOW * most).all()) and late < STILL * middle
