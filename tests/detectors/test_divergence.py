@@ -295,10 +295,10 @@ def test_weights_that_a_script_writes_anew_at_each_step_are_its_own(
     content: Content, trained: bool, said: bool
 ) -> None:
     """As the members of a population that each rank scores, while what is trained is a vector beside them."""
-    member = TensorInfo("Policy.fc.weight", shape=(4, 4), owned=False, trained_model=False)
-    vector = {TensorInfo("Adam.vector", shape=(16,)): same} if trained else {}
-    found = training({member: content, **vector}).find()
-    assert [one.kind for one in found] == (["divergence.parameter"] if said else [])
+    made = training({TensorInfo("Policy.fc.weight", shape=(4, 4), owned=False, trained_model=False): content})
+    for rank in range(3 if trained else 0):
+        signals(made.state, rank, "lr/0", [1, 2], [0.01, 0.01])
+    assert [one.kind for one in made.find()] == (["divergence.parameter"] if said else [])
 
 
 @pytest.mark.parametrize("name", ["Net.moe.experts.0.fc.bias", "Net.moe.experts.0.norm.weight"])

@@ -9,7 +9,7 @@ from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
 ALONE = " of one rank"  # of a placement, as the probes tell it
-CHANGES = 3  # samples, no two of which are the same
+CHANGES = 2  # samples, no two of which are the same
 SEVERAL = 2  # other matrices
 LARGER = 10.0  # times the first step that was looked at: it is not what the first few steps have made of zeros
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
@@ -127,21 +127,22 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
         declared = (s.peers or _is_declared(s) for s in siblings)
         return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
-    if info.trainable and _is_written_to(state, entry):
+    if info.trainable and not info.copy and _is_written_to(state, entry):
         return False
     return not (info.copy and _differs_by_design(entry, models))
 
 
 def _is_written_to(state: JobState, entry: Entry) -> bool:
-    """Whether it is another one after each step on each rank, while what is trained is something else.
+    """Whether it is another one after each step on each rank, while an optimizer steps something else.
 
     As the members of a population that each rank scores: the script puts them there, and never the same ones.
     """
-    if not any(one.kind == "parameter" and info.owned for one in state.tensors.entries for info in one.infos.values()):
+    if not all(state.signals.series(rank, "lr/0") for rank in entry.infos):
         return False
     samples = list(state.tensors.samples(state.tensors.entries.index(entry)).values())
     told = [[digests[rank] for digests in samples if rank in digests] for rank in entry.infos]
-    return all(len(digests) >= CHANGES and len(set(digests)) == len(digests) for digests in told)
+    # Before the first step it may be what it is after it.
+    return all(len(set(digests)) >= max(CHANGES, len(digests) - 1) for digests in told)
 
 
 def _differs_by_design(entry: Entry, models: Models) -> bool:
