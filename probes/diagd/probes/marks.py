@@ -8,36 +8,69 @@ name:
     checkpoint/moved      fact: "3 of 12|exp_avg|NAME<OTHER", where the optimizer keeps for it what it kept for OTHER
 """
 
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from diagd.probes import later, naming
+from diagd.probes import few_values, naming
 from diagd.probes.box.layout import Live
+from diagd.probes.few_values import Mark, Marks
 from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 FILES = 64  # the newest ones that were written; those of one step share what is kept
 PARAMETERS = 2048
-VALUES = 4  # at each end
 NAMES = 6  # that are told
 REST = 200  # of what a look takes, before the next: who writes at each step is looked at now and then
 
-Mark = tuple[float, ...]
+
+class Kept:
+    """Marks of parameters, and of what their optimizer keeps for them, by the parameters' names.
+
+    Of tensors on a device they come some steps later.
+    """
+
+    def __init__(self, weights: list[tuple[str, Any]], moments: list[tuple[str, Any]]) -> None:
+        self.weights: Marks = {}
+        self.moments: Marks = {}
+        self._then: list[Callable[[], None]] = []
+        self._missing = 2
+        self._ask(weights, self.weights)
+        self._ask(moments, self.moments)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all have come."""
+        return self._missing <= 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none, and none will come."""
+        return self.is_there and not self.weights and not self.moments
+
+    def when_there(self, then: Callable[[], None]) -> None:
+        """Call it once all have come; now, where they have."""
+        self._then.append(then)
+        self._look()
+
+    def _ask(self, named: list[tuple[str, Any]], marks: Marks) -> None:
+        times = few_values.take(named[:PARAMETERS], lambda came: self._come(marks, came))
+        self._missing += times - 1  # of what is on several devices, each comes by itself
+
+    def _come(self, marks: Marks, came: Marks) -> None:
+        marks.update(came)
+        self._missing -= 1
+        self._look()
+
+    def _look(self) -> None:
+        while self.is_there and self._then:
+            self._then.pop(0)()
 
 
-class Kept(NamedTuple):
-    """Marks of parameters, and of what their optimizer keeps for them, by the parameters' names."""
-
-    weights: dict[str, Mark]
-    moments: dict[str, Mark]
-
-
-_NOTHING = Kept({}, {})
+_NOTHING = Kept([], [])
 
 
 class _Marks:
@@ -78,7 +111,7 @@ class _Marks:
 
     def expect(self, path: str) -> None:
         """It has read this file."""
-        self.expected = self.written.get(path) or self.expected
+        self.expected = self.written.get(path, self.expected)
 
     def compare(self, optimizer: Any, now: Kept, step: int) -> None:
         """Before the first step after that: what has not come back, and what has come back for another.
@@ -87,6 +120,12 @@ class _Marks:
             now: What the optimizer and its parameters hold.
         """
         expected, self.expected = self.expected, _NOTHING
+        kinds = {name: kind for name, one in _named(optimizer) if (kind := _kept(one, optimizer)) is not None}
+        now.when_there(lambda: self._tell(expected, now, kinds, step))
+
+    def _tell(self, expected: Kept, now: Kept, kinds: dict[str, str], step: int) -> None:
+        if not expected.is_there:
+            return
         known = {name: mark for name, mark in now.weights.items() if name in expected.weights}
         changed = [name for name, mark in known.items() if mark != expected.weights[name]]
         held = _holders(expected.weights)
@@ -96,7 +135,7 @@ class _Marks:
             SIGNALS.fact("checkpoint/changed", f"{len(changed)} of {len(known)}|{','.join(told[:NAMES])}"[:900], step)
         if moved := _moved(expected, now):
             pairs = ",".join(moved[:NAMES])
-            what = _kept(dict(_named(optimizer))[moved[0].partition("<")[0]], optimizer) or ""
+            what = kinds.get(moved[0].partition("<")[0], "")
             SIGNALS.fact("checkpoint/moved", f"{len(moved)} of {len(now.moments)}|{what}|{pairs}"[:900], step)
 
 
@@ -106,7 +145,7 @@ KNOWN = _Marks()
 def kept_by(optimizer: Any) -> Kept:
     """Marks of an optimizer's parameters, and of what it keeps for them."""
     named = _named(optimizer)
-    return Kept(_marked(named), _marked(_moments(named, optimizer)))
+    return Kept(named, _moments(named, optimizer))
 
 
 def _as_it_is(optimizers: list[Any]) -> Kept:
@@ -114,9 +153,9 @@ def _as_it_is(optimizers: list[Any]) -> Kept:
     owned = [(optimizer, _named(optimizer)) for optimizer in optimizers]
     alone = [(name, one) for _, named in owned for name, one in named if NAMED.name(one) is None]
     counts = Counter(name for name, _ in alone)  # named by their shapes: not if two have the same one
-    weights = _marked([*((one.name, tensor) for one, tensor in NAMED.held()), *(p for p in alone if counts[p[0]] == 1)])
+    weights = [*((one.name, tensor) for one, tensor in NAMED.held()), *(p for p in alone if counts[p[0]] == 1)]
     moments = [pair for optimizer, named in owned for pair in _moments(named, optimizer) if counts[pair[0]] < 2]
-    return Kept(weights, _marked(moments))
+    return Kept(weights, moments)
 
 
 def _named(optimizer: Any) -> list[tuple[str, Any]]:
@@ -144,20 +183,3 @@ def _moved(expected: Kept, now: Kept) -> list[str]:
     weights, moments = _holders(expected.weights), _holders(expected.moments)
     pairs = {name: (weights.get(now.weights.get(name, ())), moments.get(mark)) for name, mark in now.moments.items()}
     return [f"{name}<{kept}" for name, (held, kept) in pairs.items() if held and kept and held != kept]
-
-
-def _marked(named: list[tuple[str, Any]]) -> dict[str, Mark]:
-    torch = sys.modules["torch"]
-    if not later.possible(torch):  # a graph is being captured, or a mode of the script's would see it
-        return {}
-    with later.unseen(torch):
-        return {name: mark for name, tensor in named[:PARAMETERS] if (mark := of(tensor)) is not None}
-
-
-def of(tensor: Any) -> Mark | None:
-    """Some of its values; None where they are not to be had at once: a device would have to be waited for."""
-    held = later.plain(tensor)  # not one whose memory a wrapper has taken away
-    if held is None or held.device.type != "cpu" or not held.is_contiguous():
-        return None
-    flat = held.detach().view(-1)
-    return (float(held.numel()), *flat[:VALUES].tolist(), *flat[-VALUES:].tolist())

@@ -296,7 +296,7 @@ def _schedule_took(token: Any, result: Any) -> None:
 
 
 def _stepping(optimizer: Any) -> None:
-    expected = any(KNOWN.expected)
+    expected = not KNOWN.expected.is_empty
     if not expected and not WHOSE.awaited:
         return
     now, step = marks.kept_by(optimizer), under_way()

@@ -8,6 +8,7 @@ checkpoint/given    fact: the same before the first step after an optimizer was 
 import zlib
 
 from diagd.probes import marks
+from diagd.probes.few_values import Mark
 from diagd.probes.signals import SIGNALS
 
 ENTRIES = 12
@@ -22,9 +23,9 @@ class _Whose:
 
     def tell(self, given: marks.Kept, step: int) -> None:
         """Before a step: what an optimizer keeps now; nothing of one that only stands for others, as ZeRO's does."""
-        if given.moments:
+        if given.moments or not given.is_there:
             self.awaited = False
-            SIGNALS.fact("checkpoint/given", text(given), step)
+            given.when_there(lambda: SIGNALS.fact("checkpoint/given", text(given), step))
 
 
 WHOSE = _Whose()
@@ -32,8 +33,7 @@ WHOSE = _Whose()
 
 def wrote(kept: marks.Kept, step: int) -> None:
     """The run has written a file, while it kept this."""
-    if kept.moments:
-        SIGNALS.fact("checkpoint/kept", text(kept), step)
+    kept.when_there(lambda: SIGNALS.fact("checkpoint/kept", text(kept), step) if kept.moments else None)
 
 
 def text(kept: marks.Kept) -> str:
@@ -43,5 +43,5 @@ def text(kept: marks.Kept) -> str:
     return ",".join(f"{name[-NAME:].replace(',', ';')}={_hash(one)}:{_hash(two)}" for name, one, two in both[:ENTRIES])
 
 
-def _hash(mark: marks.Mark) -> str:
+def _hash(mark: Mark) -> str:
     return f"{zlib.crc32(repr(mark).encode()):08x}"
