@@ -353,6 +353,12 @@ def test_a_late_rank_is_critical_when_the_others_wait_ran_out() -> None:
     assert found.kind.startswith("slow.")
 
 
+def test_of_waits_that_broke_at_once_no_late_rank_is_the_cause() -> None:
+    broke = two_wait_for_rank_2().outside(2, "training_epoch").works(2, "cpu", "io").passes(0.1)
+    broke.wait_raises(0).wait_raises(1).passes(6)
+    assert [one for one in broke.find() if one.ranks == (2,)] == []
+
+
 def test_of_a_chain_only_the_end_is_named() -> None:
     chain = job(3, hang_after_s=10, groups={"a": (0, 1), "b": (1, 2)})
     found = chain.waits(0, seq=4, group="a").waits(1, seq=9, group="b").outside(2).passes(11).finds()

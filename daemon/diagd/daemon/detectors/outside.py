@@ -17,6 +17,7 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 # laid to a rank that seems alive.
 DYING_S = 5.0
 LOOKS_S = 5.0  # by then a rank that stands still has been looked at often enough, if it can be
+RAN_OUT_S = 1.0  # no time-out of a wait is shorter
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
 
@@ -134,8 +135,8 @@ def _late(scene: Scene, root: Root) -> Finding | None:
     """
     rank = root.rank
     direct = [scene.age_s(w) for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None]
-    if direct and max(direct) < _late_s(scene, root) and not root.failed:
-        return None
+    if direct and max(direct) < (RAN_OUT_S if root.failed else _late_s(scene, root)):
+        return None  # of waits that failed at once something broke, which no lateness does
     phase = scene.state.phases[rank]
     io = "it reads or writes" in root.life.signs and not root.life.busy
     kind = "slow.data" if root.starved else "slow.host" if io else "slow.straggler"
