@@ -135,8 +135,10 @@ def _late(scene: Scene, root: Root) -> Finding | None:
     """
     rank = root.rank
     direct = [scene.age_s(w) for d in root.dependents if (w := scene.graph.for_whom.get((d, rank))) is not None]
-    if direct and max(direct) < (RAN_OUT_S if root.failed else _late_s(scene, root)):
-        return None  # of waits that failed at once something broke, which no lateness does
+    if direct and max(direct) < _late_s(scene, root) and not root.failed:
+        return None
+    if root.failed and scene.longest_s(root.dependents) - scene.broken_for_s(root.dependents) < RAN_OUT_S:
+        return None  # it broke at once: that comes of no lateness
     phase = scene.state.phases[rank]
     io = "it reads or writes" in root.life.signs and not root.life.busy
     kind = "slow.data" if root.starved else "slow.host" if io else "slow.straggler"
