@@ -4,7 +4,7 @@ from tests.detectors.states import at, job
 
 from diagd.daemon.detectors import places
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.state.model import Operation
+from diagd.daemon.state.model import Ending, Operation
 
 
 def names(entered_s: float, taken_s: float) -> list[str]:
@@ -23,3 +23,13 @@ def test_a_stack_that_was_taken_in_the_operation_says_who_called_it() -> None:
 
 def test_an_older_one_says_who_called_another() -> None:
     assert names(entered_s=1000.0, taken_s=990.0) == ["collect"]
+
+
+def test_of_a_comprehension_the_function_that_it_is_in_is_named() -> None:
+    raised = Ending("exception", "ValueError", "1,5", 1, (
+        at("<listcomp>", line=16), at("parse", line=16), at("<listcomp>", line=36), at("fit", line=40),
+    ))  # fmt: skip
+    detail = job(2).dies(1, code=1, ending=raised).ranks[1].detail
+    assert [(one.frame.function, one.frame.line) for one in places.at_end(detail)] == [
+        ("parse", 16), ("<listcomp>", 36), ("fit", 40),
+    ]  # fmt: skip

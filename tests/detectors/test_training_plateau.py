@@ -50,6 +50,16 @@ def test_a_loss_that_sinks_to_the_variance_of_its_targets_has_learned_their_mean
     assert "than the targets' mean" in found.summary
 
 
+@pytest.mark.parametrize(("falls_by", "said"), [(0.01, [("loss_plateau", "info")]), (0.08, [])])
+def test_a_loss_that_settles_a_little_above_that_level_has_learned_no_more(
+    falls_by: float, said: list[tuple[str, str]]
+) -> None:
+    """A model that adds noise of its own, as by dropout; but not while it still falls."""
+    fall = np.concatenate([np.linspace(6.0, 0.86 + falls_by, 40), np.linspace(0.86 + falls_by, 0.86, 280)])
+    run = Learning({"loss": fall + around(0, 0.02, 320), "loss/target_variance": np.full(3, 0.8)})
+    assert run.kinds() == said
+
+
 def test_a_loss_that_goes_below_the_frequencies_has_learned() -> None:
     loss = 3.3 + 0.7 * np.exp(-np.arange(320) / 100)
     assert Learning({"loss": loss, "loss/target_entropy": np.full(3, 3.4)}).kinds() == []

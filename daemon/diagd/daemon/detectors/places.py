@@ -7,6 +7,7 @@ from diagd.daemon.detectors.position import Wait
 from diagd.daemon.state.model import ASKS, CALL, Detail, Frame, Operation, Stack
 
 MOST = 5  # locations a rank (report.schema.json)
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 CLOCKS_S = 0.5  # apart, at most, are the rank's and its agent's
 
 
@@ -98,9 +99,9 @@ def _user_frames(stack: Stack | None) -> tuple[Frame, ...]:
 
 
 def _locations(rank: int, frames: Iterable[Frame]) -> tuple[Location, ...]:
-    found: list[Location] = []
+    found: dict[tuple[str, int], Frame] = {}
     for frame in frames:
-        place = Location(rank, frame)
-        if all((frame.file, frame.line) != (p.frame.file, p.frame.line) for p in found):
-            found.append(place)
-    return tuple(found[:MOST])
+        known = found.get(at := (frame.file, frame.line))
+        if known is None or (known.function in _COMPREHENSIONS and frame.function not in _COMPREHENSIONS):
+            found[at] = frame  # of a comprehension the function that it is in says more, and it is the next one outward
+    return tuple(Location(rank, frame) for frame in list(found.values())[:MOST])

@@ -29,6 +29,7 @@ MOST_NOISE = 0.5  # of the loss
 SIGNS = 3.5  # standard errors that the fall from the second to the last third must exceed
 STILL_WARM = 0.5  # of the highest learning rate: below it the schedule is over or has not begun
 
+ABOVE = 0.12  # of it, where the loss no longer falls
 LEVELS = {
     "loss/target_entropy": ("entropy", "how often there is each class"),
     "loss/target_variance": ("variance", "the targets' mean"),
@@ -117,7 +118,10 @@ def is_at_chance(curve: Curve, level: float) -> bool:
     end = float(np.median(values[-len(values) // 6 :]))
     if rolling_median(values, SMOOTHED).min() < (1 - GAIN) * level:
         return False  # it was learned, and lost again
-    return (1 - AT_CHANCE / 2) * level < end < (1 + AT_CHANCE) * level
+    third = len(values) // 3
+    middle, late = float(np.median(values[third : 2 * third])), float(np.median(values[-third:]))
+    settled = middle - late < AT_CHANCE * level  # what such a model adds of its own keeps it above that level
+    return (1 - AT_CHANCE / 2) * level < end < (1 + (ABOVE if settled else AT_CHANCE)) * level
 
 
 def _is_trained(run: Run, rank: int) -> bool:
