@@ -329,3 +329,21 @@ def test_who_keeps_its_partners_where_most_have_turned_to_others_is_at_fault(
     found = made.passes(2).finds()
     assert (found.kind, found.ranks) == ("hang.p2p_unmatched", culprits)
     assert ("most ranks have turned to others" in found.summary) == (culprits == (1,))
+
+
+@pytest.mark.parametrize(("before", "culprits"), [(False, (3,)), (True, (2,))])
+def test_of_a_call_that_most_make_for_the_first_time_who_did_not_come_along_is_at_fault(
+    before: bool, culprits: tuple[int, ...]
+) -> None:
+    """The first evaluation, and one rank has a batch more: it is in its own shards' operation still."""
+    met = job(4, groups={"shards": (2, 3)})
+    for step in range(12):
+        for rank in (2, 3):
+            met.did(rank, "ALLGATHER", at("forward", line=36), entered_s=met.now_s - 12 + step)
+            met.did(rank, "REDUCE_SCATTER", at("train", line=85), entered_s=met.now_s - 11.5 + step)
+            if before and step == 6:  # from another place, it was made already
+                met.did(rank, "ALLREDUCE", at("validate", line=65), entered_s=met.now_s - 11.4 + step)
+    for rank in (0, 1, 2):
+        met.did(rank, "ALLGATHER", at("forward", line=36)).waits(rank, seq=1, site=at("validate", line=65))
+    met.waits(3, "ALLGATHER", seq=286, group="shards", site=at("forward", line=36))
+    assert met.passes(2).finds().ranks == culprits

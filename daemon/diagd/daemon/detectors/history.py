@@ -54,8 +54,22 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     ways = {rank: _way_to(scene.state.detail(rank), wait.op) for rank, wait in waits.items()}
     if any(way is None for way in ways.values()):
         return ()
-    strangers = tuple(sorted(r for r, way in ways.items() if way not in known))
-    return strangers if len(strangers) < len(ways) else ()
+    strangers = {r for r, way in ways.items() if way not in known}
+    if not strangers or len(strangers) == len(ways):
+        return ()
+    ends = {end for _, end in known}
+    new = all(way is not None and way[1] not in ends for r, way in ways.items() if r in strangers)
+    return tuple(sorted((new and _left_behind(scene, waits, strangers)) or strangers))
+
+
+def _left_behind(scene: Scene, waits: Mapping[int, Wait], strangers: set[int]) -> set[int]:
+    """Who did not come along, where most ranks are in the one operation that these are in, as in a first evaluation."""
+    theirs = {(waits[rank].op.group, waits[rank].op.seq) for rank in strangers}
+    along = {rank for rank, held in scene.graph.waits.items() if held and (held[0].op.group, held[0].op.seq) in theirs}
+    members = {member for rank in strangers for member in waits[rank].members}
+    if len(theirs) > 1 or min(seq for _, seq in theirs) <= 0 or 2 * len(along) <= len(members):
+        return set()
+    return set(waits) - along
 
 
 def _first_move(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
