@@ -344,6 +344,7 @@ def test_of_a_call_that_most_make_for_the_first_time_who_did_not_come_along_is_a
             if before and step == 6:  # from another place, it was made already
                 met.did(rank, "ALLREDUCE", at("validate", line=65), entered_s=met.now_s - 11.4 + step)
     for rank in (0, 1, 2):
-        met.did(rank, "ALLGATHER", at("forward", line=36)).waits(rank, seq=1, site=at("validate", line=65))
+        met.did(rank, "ALLGATHER", at("forward", line=36), entered_s=met.now_s - 0.1)
+        met.waits(rank, seq=1, site=at("validate", line=65))
     met.waits(3, "ALLGATHER", seq=286, group="shards", site=at("forward", line=36))
     assert met.passes(2).finds().ranks == culprits
