@@ -1004,3 +1004,20 @@ def test_a_game_that_one_side_has_won_is_told_by_gradients_that_have_faded() -> 
 ])  # fmt: skip
 def test_a_game_that_goes_on_is_quiet(gen: list[float], disc: list[float], adversarial: bool) -> None:
     assert found(game(gen, disc, adversarial)) == []
+
+
+@pytest.mark.parametrize(("clipped", "left", "scale", "said"), [
+    (5e4, 1.0 / 65536, 65536.0, True),
+    (5.0, 1.0, 65536.0, False),  # unscaled before
+    (0.4, 0.4 / 65536, 65536.0, False),  # nothing is clipped, and the optimizer's own norm is not known to be scaled
+    (50.0, 0.5, 2.0, False),  # a factor that makes no difference to speak of
+])  # fmt: skip
+def test_gradients_that_are_clipped_with_the_scalers_factor_in_them_are_told(
+    clipped: float, left: float, scale: float, said: bool
+) -> None:
+    made = run(clip_norm=[clipped] * 12, clip_norm__limit=[1.0] * 12, scaler__scale=[scale] * 12, grad_norm=[left] * 12)
+    told = [one for one in found(made) if one.causes[0].key == "clipped scaled"]
+    assert [one.kind for one in told] == (["numerics.gradient_vanishing"] if said else [])
+    assert all("is still in them" in one.summary for one in told)
+    made.state.signals.put_fact(0, "lr/0/optimizer", 1, "AdamW")
+    assert all(one.severity == "info" for one in found(made) if one.causes[0].key == "clipped scaled")

@@ -6,6 +6,7 @@ from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.numerics import (
     bare,
     ceased,
+    clipped,
     dead,
     exploding,
     imbalance,
@@ -30,6 +31,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     vanishing.vanishing,
     saturated.saturated,
     ceased.ceased,
+    clipped.clipped_scaled,
     silenced.silenced,
     imbalance.imbalances,
     starved.starved,
