@@ -82,6 +82,15 @@ def test_some_of_the_replicas_may_share_their_batches_where_they_have_no_group_o
     assert made.passes(1).finds().ranks == (0, 1)
 
 
+def test_some_whose_loaders_give_the_same_are_told_though_noise_in_the_model_makes_their_losses_differ() -> None:
+    made = seen({"input": only_below(2), "loaded": only_below(2), "loss": apart}, 3)
+    for rank, given in enumerate((0, 0, 1)):  # by the number of the device in its node
+        made.state.signals.put_fact(rank, "data/sampler", 2, f"DistributedSampler rank {given} of 3")
+    found = made.passes(1).finds()
+    assert (found.kind, found.severity, found.ranks) == ("divergence.data", Severity.WARNING, (0, 1))
+    assert "all made as rank 0 of 3" in found.causes[0].text
+
+
 def test_it_is_said_since_when_the_batches_are_equal() -> None:
     assert seen({"input": lambda r, s: alike(r, s) if s >= 9 else apart(r, s), "loss": alike}).finds().step == 9
 

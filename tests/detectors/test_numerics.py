@@ -920,6 +920,19 @@ def test_a_scheduler_that_goes_on_with_an_optimizer_that_was_replaced() -> None:
     assert (one.kind, one.causes[0].key, one.step) == ("training.lr_fault", "orphaned", 81)
 
 
+@pytest.mark.parametrize(("orphaned", "rates", "said"), [
+    (1.0, [0.08] * 14, True), (0.0, [0.08] * 14, False), (1.0, [0.08] * 7 + [0.01] * 7, False),  # the script's own
+])  # fmt: skip
+def test_a_scheduler_whose_optimizer_never_steps_is_told(orphaned: float, rates: list[float], said: bool) -> None:
+    made = job(1)
+    signals(made.state, 0, "lr/0", range(1, 225, 16), rates)
+    signals(made.state, 0, "lr/orphaned", [64, 128], [orphaned] * 2)
+    made.state.signals.put_fact(0, "lr/scheduler", 1, "MultiStepLR milestones=[60, 110] gamma=0.2")
+    told = [one for one in found(made) if one.causes[0].key == "orphaned"]
+    assert [one.kind for one in told] == (["training.lr_fault"] if said else [])
+    assert all("MultiStepLR" in one.summary and "stays at 0.08" in one.summary for one in told)
+
+
 @pytest.mark.parametrize(
     ("rate", "stepped"),
     [

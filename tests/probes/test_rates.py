@@ -68,3 +68,23 @@ def test_a_cycle_is_told_with_the_rate_that_it_leads_up_to(recording: BoxWriter)
     initial = told(recording).series(0, "lr/initial")
     assert initial is not None
     assert initial.values.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(("whose", "times", "orphaned"), [
+    ("another", 9, 1.0), ("another", 3, 0.0), ("mine", 9, 0.0), ("both", 9, 0.0),
+])  # fmt: skip
+def test_schedulers_of_optimizers_that_never_step_are_told(
+    recording: BoxWriter, whose: str, times: int, orphaned: float
+) -> None:
+    rates.SCHEDULERS.__init__()  # type: ignore[misc]
+    mine, another = (torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1) for _ in range(2))
+    held = {"mine": [mine], "another": [another], "both": [mine, another]}[whose]
+    schedules = [torch.optim.lr_scheduler.StepLR(one, 3) for one in held]
+    kept = rates.Rates()
+    for step in range(1, 70):
+        kept.before_step(mine, step)
+        for schedule in schedules if step <= times else ():
+            schedule.step()
+    series = told(recording).series(0, "lr/orphaned")
+    assert series is not None
+    assert series.values.tolist() == [orphaned]

@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from diagd.probes import sites
@@ -12,6 +13,7 @@ from diagd.probes.signals import SIGNALS
 EVERY = 16  # steps after which a rate that has not changed is told again
 MAX_GROUPS = 16  # of all optimizers
 SCHEDULED_EVERY = 64  # steps after which it is told again how far schedulers have been stepped
+MOVED = 8  # times that a scheduler was stepped: whose it is then tells something
 # What a scheduler is made with that says how far it goes.
 _SPANS = ("step_size", "milestones", "gamma", "T_max", "total_iters", "total_steps", "T_0", "T_mult", "eta_min")
 
@@ -46,11 +48,16 @@ class Rates:
         if SCHEDULERS.made and not 0 <= step - self._scheduled_at < SCHEDULED_EVERY:
             self._scheduled_at = step
             SIGNALS.record("lr/scheduled", SCHEDULERS.stepped(), step)
+            SIGNALS.record("lr/orphaned", float(SCHEDULERS.are_orphaned(self._has_stepped)), step)
             initial = max(
                 (_as_float(group.get(name)) for group in groups for name in ("initial_lr", "max_lr")), default=0.0
             )
             if initial:
                 SIGNALS.record("lr/initial", initial, step)
+
+    def _has_stepped(self, optimizer: Any) -> bool:
+        known = self._first.get(id(optimizer))
+        return known is not None and known[0]() is optimizer
 
     def _number(self, optimizer: Any, groups: int) -> int:
         known = self._first.get(id(optimizer))
@@ -80,9 +87,17 @@ class _Schedulers:
 
     def stepped(self) -> int:
         """How far the one that has gone furthest has gone."""
+        return max((times for _, times in self._gone()), default=0)
+
+    def are_orphaned(self, has_stepped: Callable[[Any], bool]) -> bool:
+        """Whether some are stepped, and all those for optimizers that never step."""
+        moving = [scheduler.__dict__.get("optimizer") for scheduler, times in self._gone() if times >= MOVED]
+        return bool(moving) and not any(one is None or has_stepped(one) for one in moving)
+
+    def _gone(self) -> list[tuple[Any, int]]:
         there = [(scheduler, position) for ref, position in self.made if (scheduler := ref()) is not None]
-        now = [(scheduler.__dict__.get("last_epoch"), position) for scheduler, position in there]
-        return max((last - position for last, position in now if type(last) is int), default=0)
+        now = [(scheduler, scheduler.__dict__.get("last_epoch"), position) for scheduler, position in there]
+        return [(scheduler, last - position) for scheduler, last, position in now if type(last) is int]
 
 
 SCHEDULERS = _Schedulers()

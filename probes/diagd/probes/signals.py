@@ -4,7 +4,8 @@ Names, each with the unit that the script computes in:
 
     loss                    what backward was called on, the mean over the backward passes of a step
     lr/<group>              of an optimizer's parameter group; lr/initial the highest a scheduler begins or peaks with,
-                            and lr/scheduled how often the one that has gone furthest was stepped
+                            lr/scheduled how often the one that has gone furthest was stepped, and lr/orphaned 1 where
+                            all that are stepped have optimizers that never step
     grad_norm               2-norm over all gradients that the optimizer is given; of further optimizers grad_norm@1, …
     grad_norm/<parameter>   of one parameter's gradient; likewise param_norm/<parameter>
     update_norm/<parameter> 2-norm of what one step changed of it

@@ -114,7 +114,7 @@ def _same_batch(state: JobState, replicas: Replicas) -> Finding | None:
 
 
 def _same_batch_of_some(state: JobState, replicas: Replicas) -> Iterator[Finding]:
-    """The same among some of the replicas: proved by their losses, and where nothing says that they share a sample."""
+    """The same among some of the replicas: proved by losses or loaders, and where nothing says they share a sample."""
     name = "data/input" if state.signals.ranks("data/input") else "data/loaded"
     seen = side_by_side(state, replicas.ranks, name) if len(replicas.ranks) > 2 and replicas.wrapper else None
     if seen is None or len(seen.steps) < SEEN:
@@ -129,7 +129,9 @@ def _same_batch_of_some(state: JobState, replicas: Replicas) -> Iterator[Finding
         if not 1 < len(ranks) < len(replicas.ranks) or any(1 < len(mine & group) == len(group) for group in groups):
             continue
         found = _same_batch(state, replicas._replace(ranks=tuple(ranks)))
-        if found is not None and _losses(state, tuple(ranks), seen.steps[-SEEN:]):
+        # Without noise in the model the losses are the same; else what the loaders gave says it.
+        loaded = alike(state, tuple(ranks), "data/loaded", SEEN)
+        if found is not None and (_losses(state, tuple(ranks), seen.steps[-SEEN:]) or _times_alike(loaded)):
             yield found
 
 
@@ -188,8 +190,17 @@ def _batch_cause(
     if sampler is not None:
         shown.append(Evidence(f"the batches are chosen by a {sampler[1]}", "probe", replicas.ranks[0]))
     text = "no sampler gives each rank its own part of the data, or the ranks draw their data with the same seed"
+    if sampler is not None and (given := _given_to_all(state, replicas.ranks)):
+        text = f"their samplers were all made as {given}: for the rank within the node, say, in place of the global one"
     basis = Basis.OBSERVATION if proved else Basis.INFERENCE
     return Cause("sampler", text, 0.95 if proved else 0.7, basis, tuple(shown))
+
+
+def _given_to_all(state: JobState, ranks: tuple[int, ...]) -> str:
+    """What the samplers of all these ranks were made as, where that is one rank of several: "rank 0 of 4"."""
+    facts = [state.signals.fact(rank, "data/sampler") for rank in ranks]
+    told = {fact[1].partition(" rank ")[2] if fact is not None else "" for fact in facts}
+    return f"rank {given}" if len(told) == 1 and (given := told.pop()) else ""
 
 
 def _repeats(state: JobState, rank: int) -> bool:

@@ -41,6 +41,8 @@ def first_alone(state: JobState, rank: int, curve: Curve) -> Odd | None:
 def orphaned(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """The optimizer was replaced by another one, and the scheduler goes on with the old one."""
     groups = list(rates_of(state, rank).values())
+    if (never := state.signals.series(rank, "lr/orphaned")) is not None and len(never) and never.values[-1]:
+        return _never_its_own(state, rank, groups)
     stepped = curve_of(state.signals.series(rank, "lr/scheduled"))
     now = max((one.last_step for one in groups), default=0)
     live = [one for one in groups if one.last_step >= now - 2 * STEP_SPACING]
@@ -59,3 +61,14 @@ def orphaned(state: JobState, rank: int, curve: Curve) -> Odd | None:
     )
     why = "a scheduler holds the optimizer that it was made with: a new optimizer needs a new one"
     return Odd("orphaned", Severity.WARNING, text, why, since, 0.85)
+
+
+def _never_its_own(state: JobState, rank: int, groups: list[Curve]) -> Odd | None:
+    """Since the beginning: the scheduler's optimizer has never stepped, and the rates of those that do stay."""
+    fact = state.signals.fact(rank, "lr/scheduler")
+    if fact is None or not groups or any(np.ptp(one.values) for one in groups):
+        return None
+    kind, rate = fact[1].partition(" ")[0], figure(float(max(one.values[-1] for one in groups)))
+    text = f"the scheduler ({kind}) is stepped for an optimizer that never steps: the learning rate stays at {rate}"
+    why = "a scheduler holds the optimizer that it was made with, and another one was made after it"
+    return Odd("orphaned", Severity.WARNING, text, why, int(groups[0].steps[0]), 0.9)
