@@ -325,6 +325,19 @@ def test_a_rank_that_left_and_made_the_others_fall_left_early() -> None:
     assert (fell.kind, fell.ranks) == ("exit.early", (2,))
 
 
+def test_a_rank_that_served_a_store_and_left_while_others_still_ask_it_left_early() -> None:
+    gone = (
+        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown?"
+    )
+    served = job(3).train(2).waits(1, "STORE_GET", detail="scores/2", site=at("collect", line=49)).passes(2)
+    served.leaves(0).passes(0.1).wait_raises(1, gone)
+    found = served.passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.early", (0,), "host")
+    assert "TCPStore" in str(entry(found.kind).fix("host").as_json())
+    lost = job(3).train(2).waits(1, "STORE_GET", detail="scores/2").passes(2).leaves(0).passes(20).wait_raises(1, gone)
+    assert all(one.ranks != (0,) for one in lost.passes(2).find())  # long before: it was another's
+
+
 # --- wanted ends
 
 

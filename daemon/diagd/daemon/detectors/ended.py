@@ -127,6 +127,8 @@ def _noted(ending: Ending | None, alive: bool) -> str:
 def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]:
     death = deaths[0]
     end = death.exit
+    if death.kind == "exit.early" and _held_a_store(scene, death):
+        return "host", "the store that the others still ask ended with it: it had made that (TCPStore), and serves it"
     if death.kind == "exit.early":
         return "left", _how_it_left(death)
     if death.kind == "exit.error" and scene.state.world_size <= 1:
@@ -162,6 +164,11 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", "a signal from outside ended it"
+
+
+def _held_a_store(scene: Scene, death: Death) -> bool:
+    found = (scene.graph.for_whom.get((rank, death.rank)) for rank in scene.graph.waiting_for((death.rank,)))
+    return any(wait is not None and wait.kind == "store" for wait in found)
 
 
 def _how_it_left(death: Death) -> str:

@@ -9,6 +9,10 @@ from diagd.daemon.detectors.position import Wait, is_stopped, unfinished_tail, w
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Operation
 
+_SERVER_GONE = ("remote server shutdown", "Connection was likely closed")  # torch's words
+SEEN_LATE_S = 0.5  # an exit is seen so late, at most
+ENDS_WITHIN_S = 3.0  # with torch, an interpreter's shutdown takes seconds
+
 
 @dataclass(slots=True)
 class Graph:
@@ -101,7 +105,21 @@ def _waited_for(state: JobState, ledger: Ledger, graph: Graph, wait: Wait) -> li
     if wait.kind == "collective":
         others = [m for m in wait.members if m != wait.rank]
         return [m for m in others if _absent(state, ledger, graph, wait, m)]
-    return []
+    return _host_that_left(state, wait) if wait.kind == "store" else []
+
+
+def _host_that_left(state: JobState, wait: Wait) -> list[int]:
+    """The rank that ended as the store's server was gone: it ends with the process that made it."""
+    op = wait.op
+    if op.returned_s is None or not any(said in op.failed for said in _SERVER_GONE):
+        return []
+    ends = {d.rank: d.in_shutdown_s or (d.exit.at_s if d.exit is not None else None) for d in state.details.values()}
+    near = {
+        rank: abs(op.returned_s - at_s) for rank, at_s in ends.items()
+        if at_s is not None and at_s <= op.returned_s + SEEN_LATE_S and rank != wait.rank
+    }  # fmt: skip
+    host = min(near, key=lambda rank: near[rank], default=None)
+    return [host] if host is not None and near[host] <= ENDS_WITHIN_S else []
 
 
 def _absent(state: JobState, ledger: Ledger, graph: Graph, wait: Wait, other: int) -> bool:

@@ -38,7 +38,7 @@ def op_text(op: Operation, with_size: bool = False) -> str:
     if op.name == "STORE_JOIN":
         return f"TCPStore({op.detail}) for {op.numel} workers"
     if op.name.startswith("STORE_"):
-        return f"store key {op.detail!r}"
+        return f"store key {op.detail!r}" if op.detail else "the store"
     if op.name in ("SEND", "RECV"):
         partner = "any rank" if op.peer < 0 else f"rank {op.peer}"
         return f"{op.name} {'to' if op.name == 'SEND' else 'from'} {partner}"
