@@ -311,6 +311,21 @@ def test_one_that_called_exit_is_not_said_to_have_run_out_of_batches() -> None:
     assert "batches" in two_wait().dies(2, code=0).passes(2).finds().causes[0].text
 
 
+def test_one_that_catches_its_error_and_calls_exit_with_0_gave_up_on_that_error() -> None:
+    gave_up = Ending("exit", "ValueError", "corrupt record 8812", 0, (at("decode", line=9), TRAIN))
+    for left in (two_wait().leaves(2, gave_up), two_wait().dies(2, code=0, ending=gave_up)):
+        found = left.passes(2).finds()
+        assert (found.kind, found.ranks, found.causes[0].key) == ("exit.early", (2,), "handled")
+        assert found.locations[0].frame.line == 9
+        assert any("in the handler of ValueError: corrupt record 8812" in e.what for e in found.causes[0].evidence)
+        assert "(last seen in decode (train.py:9)) while others still work" in found.summary
+
+
+def test_a_script_that_calls_exit_as_its_last_line_has_come_to_its_end() -> None:
+    called = Ending("exit", code=0, frames=(at("<module>", line=16),))
+    assert "batches" in two_wait().dies(2, code=0, ending=called).passes(2).finds().causes[0].text
+
+
 def test_an_operation_known_only_by_its_number_is_called_no_name() -> None:
     found = job(2).waits(0, "COLLECTIVE", seq=102).dies(1, code=0).passes(12).finds()
     assert "in operation #102" in found.summary

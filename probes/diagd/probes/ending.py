@@ -144,7 +144,7 @@ def _note_exit(code: Any, frame: Any) -> None:
         "at_ns": time.monotonic_ns(),
     }
     error = sys.exc_info()[1]
-    if number and isinstance(error, Exception):  # in its handler: that is why, and where it was raised is the place
+    if isinstance(error, Exception):  # in its handler: that is why, and where it was raised is the place
         why = _described("exit", type(error), error, error.__traceback__)
         found |= {"type": why["type"], "message": why["message"], "frames": why["frames"] + found["frames"]}
     STATE.exit_noted = True

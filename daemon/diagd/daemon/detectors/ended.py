@@ -51,7 +51,7 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     locations = tuple(place for d in deaths if not d.after_all for place in places.at_end(d.detail))
     wait = next((w for d in dependents if (w := scene.graph.wait(d)) is not None), None)
     where = words.place_text(places.first(locations))
-    text = f"{words.ranks_text(ranks)} {_said(first)}" + (f" in {where}" if where else "")
+    text = f"{words.ranks_text(ranks)} {_said(first, where)}"
     if dependents:
         text += f"; {words.wait_text(dependents)} for {words.verb(ranks, 'it', 'them')}"
         text += f" in {words.op_text(wait.op)}" if wait is not None else ""
@@ -76,21 +76,25 @@ def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*mates, *scene.graph.waiting_for((*ranks, *mates))} - set(ranks)))
 
 
-def _said(death: Death) -> str:
-    ending, end = death.detail.ending, death.exit
+def _said(death: Death, where: str) -> str:
+    """In words, with the place where there is one."""
+    ending, end, at = death.detail.ending, death.exit, f" in {where}" if where else ""
     if death.after_all:
-        return f"crashed ({end.signal}) while its interpreter shut down, after its script had ended"
+        return f"crashed ({end.signal}) while its interpreter shut down, after its script had ended{at}"
     if death.kind == "exit.killed":
         by = "by the out-of-memory killer " if end.oom_killed else ""
-        return f"was killed {by}({end.signal or 'signal not seen'})"
+        return f"was killed {by}({end.signal or 'signal not seen'}){at}"
     if death.kind == "exit.early":
-        if death.detail.exit is None:
-            return "has left its program and is in interpreter shutdown while others still work"
-        return "left with exit code 0 while others still work"
+        left = (
+            "has left its program and is in interpreter shutdown"
+            if death.detail.exit is None
+            else "left with exit code 0"
+        )
+        return f"{left}{f' (last seen{at})' if where else ''} while others still work"
     if ending is not None and ending.raised:
         first_line = ending.message.partition("\n")[0]
-        return f"failed with {ending.type}: {words.shortened(first_line, 120)}"
-    return f"ended with exit code {end.code if end.code is not None else 'not seen'}"
+        return f"failed with {ending.type}: {words.shortened(first_line, 120)}{at}"
+    return f"ended with exit code {end.code if end.code is not None else 'not seen'}{at}"
 
 
 def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
@@ -119,7 +123,10 @@ def _noted(ending: Ending | None, alive: bool) -> str:
         how = "uncaught" if ending.what == "exception" else f"exit called with {ending.code} in the handler of"
         return f"{how} {ending.type}: {words.shortened(ending.message, 200)}"
     if ending is not None and ending.what == "exit":
-        return f"exit called with {ending.code}" + ("; the process is in the interpreter's shutdown" if alive else "")
+        why = f" in the handler of {ending.type}: {words.shortened(ending.message, 200)}" if ending.type else ""
+        return f"exit called with {ending.code}{why}" + (
+            "; the process is in the interpreter's shutdown" if alive else ""
+        )
     begun = alive or (ending is not None and ending.what == "shutdown")
     return "the interpreter's shutdown had begun: the script had come to its end" if begun else ""
 
@@ -130,7 +137,7 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     if death.kind == "exit.early" and _held_a_store(scene, death):
         return "host", "the store that the others still ask ended with it: it had made that (TCPStore), and serves it"
     if death.kind == "exit.early":
-        return "left", _how_it_left(death)
+        return _how_it_left(death)
     if death.kind == "exit.error" and scene.state.world_size <= 1:
         return "alone", "its own code failed"
     if death.kind == "exit.error" and death.detail.ending is not None and UNREDUCED in death.detail.ending.message:
@@ -171,11 +178,17 @@ def _held_a_store(scene: Scene, death: Death) -> bool:
     return any(wait is not None and wait.kind == "store" for wait in found)
 
 
-def _how_it_left(death: Death) -> str:
+def _how_it_left(death: Death) -> tuple[str, str]:
+    """The key and the words; a script that calls exit as its last line has come to its end like any other."""
     ending = death.detail.ending
-    if ending is not None and ending.what == "exit":
-        return "it called exit itself, alone: by its own condition to stop"
-    return "it left the training loop alone: its own condition to stop, or fewer batches than the others have"
+    if ending is not None and ending.what == "exit" and ending.type:
+        return (
+            "handled",
+            f"it gave up on an error that it caught ({ending.type}), with an exit code that says all is well",
+        )
+    if ending is not None and ending.what == "exit" and ending.frames and ending.frames[0].function != "<module>":
+        return "left", "it called exit itself, alone: by its own condition to stop"
+    return "left", "it left the training loop alone: its own condition to stop, or fewer batches than the others have"
 
 
 def _lost_worker(death: Death) -> bool:

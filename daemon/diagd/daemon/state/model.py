@@ -149,8 +149,8 @@ class Ending:
 
     @property
     def raised(self) -> bool:
-        """Whether an exception ended it: one that nobody caught, or one in whose handler exit was called."""
-        return self.what == "exception" or (self.what == "exit" and bool(self.type))
+        """Whether an exception ended it: one that nobody caught, or one in whose handler exit was called to say so."""
+        return self.what == "exception" or (self.what == "exit" and bool(self.type) and self.code not in (None, 0))
 
 
 @dataclass(frozen=True, slots=True)
