@@ -1034,3 +1034,23 @@ def test_gradients_that_are_clipped_with_the_scalers_factor_in_them_are_told(
     assert all("is still in them" in one.summary for one in told)
     made.state.signals.put_fact(0, "lr/0/optimizer", 1, "AdamW")
     assert all(one.severity == "info" for one in found(made) if one.causes[0].key == "clipped scaled")
+
+
+def test_what_a_log_alone_does_not_show_is_not_said_of_a_loss_that_is_nan() -> None:
+    made = job(2)
+    signals(made.state, 0, "loss", range(1, 41), [1.0] * 40)
+    signals(made.state, 1, "loss", range(1, 41), [1.0] * 30 + [math.nan] * 10)
+    (one,) = found(made)
+    assert (one.kind, one.ranks, one.causes[0].confidence) == ("numerics.nonfinite", (1,), 0.4)
+    assert one.summary.startswith("the loss of rank 1 is nan from step 31 on, before any other rank's")
+    assert "gradients" not in one.summary
+    signals(made.state, 0, "loss", [41, 42], [math.nan] * 2)
+    signals(made.state, 1, "loss", [41, 42], [math.nan] * 2)
+    assert "the gradients bring it to rank 0" in found(made)[0].summary
+
+
+def test_where_no_parameter_is_known_behind_bad_data_the_sentence_ends() -> None:
+    made = run(loss=[1.0] * 30 + [math.nan] * 3, grad_norm=[1.0] * 33)
+    made.state.signals.put_fact(0, "nonfinite/origin", 31, "input")
+    (one,) = found(made)
+    assert not one.summary.rstrip(".").endswith((" at", ","))

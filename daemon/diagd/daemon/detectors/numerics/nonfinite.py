@@ -34,7 +34,7 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
     # others' loss is finite at that step: what an update brings, it brings to all.
     alone = any(_is_finite(scene, rank, first_loss) for rank in signals.ranks("loss"))
     if first_loss <= first_norm and (alone or _origin(scene, ranks[0], first_loss).operation != "weight"):
-        yield _of_loss(scene, ranks, first_loss, signals.ranks("loss"))
+        yield _of_loss(scene, ranks, first_loss, losses)
     else:
         yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
 
@@ -59,29 +59,33 @@ def beginning(series: Series) -> int | None:
     return int(series.steps[good[-1] + 1 if len(good) else 0])
 
 
-def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, all_: tuple[int, ...]) -> Finding:
+def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, losses: dict[int, int]) -> Finding:
     value = _value(scene, ranks[0], "loss", step)
-    others = [rank for rank in all_ if rank not in ranks]
+    others = [rank for rank in scene.state.signals.ranks("loss") if rank not in ranks]
+    later = [rank for rank in others if rank in losses]
     operation, behind, why = _origin(scene, ranks[0], step)
     places = _places(scene, ranks[0], step)
     modules = [module for place in places for module in place.modules]
     names = dict.fromkeys((*behind, *modules, *_bad_gradients(scene, ranks[0], step)))
     text = f"the loss of {words.ranks_text(ranks)} is {value} from step {step} on"
     if others:
-        text += f", before any other rank's: the gradients then bring it to {words.ranks_text(others)}"
+        text += ", before any other rank's" + (
+            f": the gradients bring it to {words.ranks_text(later)}" if later else ""
+        )
     told = [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in ranks[:8]]
     told += [seen(f"loss {_value(scene, rank, 'loss', step)}", rank, step) for rank in others[:4]]
     if operation:
         where = f" {', '.join(behind[:3])}" if behind else ""
         by_operation = f"it {'is' if _only_seen(why) else 'comes from'} {why or operation}, behind"
-        text += f"; {_SOURCES.get(operation, by_operation)}{where}".removesuffix(", behind")
+        source = f"; {_SOURCES.get(operation, by_operation)}{where}"
+        text += source if where else source.removesuffix(", behind").removesuffix(", at").removesuffix(":")
         told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
     if modules:
         text += f", in {' or '.join(dict.fromkeys(modules))}"
-    given = operation in _SOURCES
+    ran = ran_away(scene, ranks[0], step) if operation not in _SOURCES else None
     return finding(
         "numerics.nonfinite", Severity.CRITICAL, ranks, text,
-        (not given and ran_away(scene, ranks[0], step)) or _why(operation, why, places, told),
+        ran or _why(operation, why, places, told, _is_watched(scene, ranks[0])),
         names=("loss", *names), step=step, locations=tuple(Location(ranks[0], place.frame) for place in places),
     )  # fmt: skip
 
@@ -91,8 +95,16 @@ def _only_seen(why: str) -> bool:
     return why.startswith("first seen")
 
 
-def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence]) -> Cause:
+def _is_watched(scene: Scene, rank: int) -> bool:
+    """Whether gradients are known, which were finite before: a log tells of the loss alone."""
+    return scene.state.signals.series(rank, "grad_norm") is not None
+
+
+def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence], watched: bool) -> Cause:
     """What is known of how the first of them came to be."""
+    if not operation and not watched:
+        text = "where it comes from is not in what is known: a division by zero, a logarithm of zero, an overflow, such"
+        return cause("loss", f"{text} data, or weights that hold it already", 0.4, *told)
     if operation == "input":
         text = "the batch holds such values already, or what is made of it before the first parameter comes in"
         return cause("data", text, 0.9, *told, basis=Basis.OBSERVATION)
