@@ -54,8 +54,8 @@ def test_layers_are_not_taken_for_each_other() -> None:
         (
             live("w", s0={"bb": ALL}, s1={"cc": ALL}),
             filed("w"),
-            "different",
-            "at each of the steps 0, 1 that are known",
+            "unknown",
+            "it was not digested after the step of which the file may be; it is none of those after steps 0, 1",
         ),
         (live("w", s5={"aa": "0"}), live("w", s5={"aa": ALL}), "equal", ""),
         (live("w", s5={"aa": "0"}), live("w", s5={"bb": "0"}), "different", "after step 5"),
@@ -93,3 +93,17 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
 def test_what_is_no_ledger_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="ledger"):
         tensors_of(document)
+
+
+def test_what_was_not_digested_after_the_step_that_a_file_is_of_is_not_said_to_differ() -> None:
+    """Each tensor is digested after other steps; one that never changes, and another in the file, differs for sure."""
+    job = [
+        live("there", s0={"a0": ALL}, s151={"aa": ALL}), live("elsewhen", s0={"b0": ALL}, s148={"bb": ALL}),
+        live("apart", s0={"c0": ALL}, s151={"cc": ALL}), live("frozen", s0={"dd": ALL}, s140={"dd": ALL}),
+    ]  # fmt: skip
+    file = [filed("there", "aa"), filed("elsewhen", "b1"), filed("apart", "c1"), filed("frozen", "d1")]
+    found = compare(job, file)
+    assert found.equal == [("there", "as after step 151")]
+    assert [name for name, _ in found.unknown] == ["elsewhen"]
+    assert [name for name, _ in found.different] == ["apart", "frozen"]
+    assert found.different[0][1] == "after step 151, of which others in the file are"

@@ -75,8 +75,9 @@ def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
     """Compare all that the two have in common by name, and say what they have not."""
     found = Comparison()
     pairs, only_left, only_right = paired(left, right)
+    known_at = _steps_of_file(pairs)
     for one, other in pairs:
-        verdict, why = _judged(one, other)
+        verdict, why = _judged(one, other, known_at)
         getattr(found, verdict).append((one.name, why))
     for rest, others, where in ((only_left, right, "the first"), (only_right, left, "the second")):
         files = any(tensor.kind == "file" for tensor in others)
@@ -131,7 +132,19 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
         yield prefix, name.removeprefix(prefix)
 
 
-def _judged(one: Tensor, other: Tensor) -> tuple[str, str]:
+def _steps_of_file(pairs: list[tuple[Tensor, Tensor]]) -> set[int]:
+    """After which steps of the job tensors were what a checkpoint holds: of those it may be."""
+    found: set[int] = set()
+    for one, other in pairs:
+        file, live = (one, other) if None in one.digests else (other, one)
+        if None in file.digests and None not in live.digests:
+            content = set(file.digests[None])
+            alike = {step for step, told in live.digests.items() if step is not None and set(told) == content}
+            found |= alike if len(alike) < len(live.digests) else set()  # not by what never changes
+    return found
+
+
+def _judged(one: Tensor, other: Tensor, known_at: set[int]) -> tuple[str, str]:
     """Which list of a Comparison the pair belongs to, and why."""
     if (one.dtype, one.shape) != (other.dtype, other.shape) and one.whole and other.whole:
         return "different", f"{_form(one)} and {_form(other)}"
@@ -144,19 +157,30 @@ def _judged(one: Tensor, other: Tensor) -> tuple[str, str]:
         return ("equal", "") if alike else ("different", "other content")
     if None in one.digests or None in other.digests:
         file, live = (one, other) if None in one.digests else (other, one)
-        return _against_file(set(file.digests[None]), live)
+        return _against_file(set(file.digests[None]), live, known_at)
     return _by_steps(one, other)
 
 
-def _against_file(content: set[str], live: Tensor) -> tuple[str, str]:
+def _against_file(content: set[str], live: Tensor, known_at: set[int]) -> tuple[str, str]:
+    """Each tensor is digested after some steps alone: what it held after others is not known."""
     steps = [step for step, told in live.digests.items() if set(told) == content]
     if steps:
-        return "equal", f"as after step {steps[0]}" if steps[0] else "as before the first step"
+        return "equal", f"as {_after(steps[0] or 0)}"
     some = [step for step, told in live.digests.items() if content & set(told)]
     if some:
         ranks = [ranks for digest, ranks in live.digests[some[0]].items() if digest not in content]
         return "different", f"on ranks {','.join(ranks)}, after step {some[0]}"
-    return "different", f"at each of the steps {', '.join(map(str, live.digests))} that are known"
+    told = {frozenset(ranks) for ranks in live.digests.values()}
+    if len(told) == 1 and len(live.digests) > 1:
+        return "different", f"it is the same after each of the steps {', '.join(map(str, live.digests))}, and another"
+    if there := sorted(step for step in known_at if step in live.digests):
+        return "different", f"{_after(there[0])}, of which others in the file are"
+    when = f"{_after(min(known_at))}, of which the file is" if known_at else "after the step of which the file may be"
+    return "unknown", f"it was not digested {when}; it is none of those after steps {', '.join(map(str, live.digests))}"
+
+
+def _after(step: int) -> str:
+    return f"after step {step}" if step else "before the first step"
 
 
 def _by_steps(one: Tensor, other: Tensor) -> tuple[str, str]:

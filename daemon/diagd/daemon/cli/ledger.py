@@ -158,5 +158,6 @@ def _lines(found: "Comparison") -> list[str]:
             lines.append(f"{title:12}  and {len(listed) - _SHOWN} more (--json shows all)")
     whys = {why for _, why in found.equal if why}
     when = f" ({whys.pop()})" if len(whys) == 1 else ""
-    counts = f"{len(found.equal)} tensors equal{when}, {len(found.different)} differ, {len(found.missing)} missing"
+    equal = f"{len(found.equal)} tensor{'s' * (len(found.equal) != 1)} equal{when}"
+    counts = f"{equal}, {len(found.different)} differ, {len(found.missing)} missing"
     return [*lines, f"{counts}, {len(found.unknown)} not compared"]
