@@ -189,7 +189,8 @@ def test_ranks_are_told_by_folder_name_field_and_prefix(tmp_path: Path) -> None:
     [
         "rank {} step {} loss {}", "Rank {}: step {} loss {}", "[rank {}] step {} loss {}", "rank={} step={} loss={}",
         "RANK {} | step: {} | loss: {}", "2026-11-30 12:00:00,123 INFO [Rank {}/2] step {} loss {}",
-        "[INFO] <global_rank {}> step {} loss {}", "  rank {}, step {}, loss {}",
+        "[INFO] <global_rank {}> step {} loss {}", "  rank {}, step {}, loss {}", "GPU{}: step {} loss {}",
+        "[gpu {}] step {} loss {}",
     ],
 )  # fmt: skip
 def test_the_rank_in_front_of_a_line_is_whose_it_is(line: str, tmp_path: Path) -> None:
@@ -197,6 +198,17 @@ def test_the_rank_in_front_of_a_line_is_whose_it_is(line: str, tmp_path: Path) -
     (tmp_path / "a.log").write_text(text)
     found, _ = only(tmp_path / "a.log")
     assert found == {(0, rank, "loss"): [(s, s + rank / 10) for s in range(9)] for rank in (0, 1)}
+
+
+def test_what_diagd_has_said_in_a_log_is_no_metric_of_the_job(tmp_path: Path) -> None:
+    lines = "".join(f"step {step} loss {step}.5\n" for step in range(9))
+    own = (
+        "diagd: critical numerics.nonfinite: the loss of rank 1 is nan from step 4 on\n"
+        "       because   the batch holds such values already [loss nan (signals); loss 2.293 (signals)]\n"
+        "  25        where     rank 1 in main, train.py:25 step 7 loss 9.0\n"
+    )
+    (tmp_path / "a.log").write_text(lines + own * 8)
+    assert only(tmp_path / "a.log")[0] == {(0, 0, "loss"): [(step, step + 0.5) for step in range(9)]}
 
 
 @pytest.mark.parametrize(

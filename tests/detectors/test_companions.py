@@ -45,6 +45,11 @@ def test_the_child_that_a_rank_waits_for_is_named(syscall: str) -> None:
     assert ("for its child 77 (rsync -a /out store:/out), in report" in found.summary) == (syscall == "wait4")
 
 
+def test_a_shell_and_what_it_has_started_are_both_named() -> None:
+    both = blocked("wait4").with_child(1, "sh -c sleep 300", 77).with_child(1, "sleep 300", 78)
+    assert "for its children 77 (sh -c sleep 300) and 78 (sleep 300), in report" in both.passes(11).finds().summary
+
+
 def test_a_child_that_has_ended_and_one_that_is_not_waited_for_are_no_reason() -> None:
     ended = blocked("wait4").with_child(1, "rsync", 77, exit="exit code 0").with_child(1, "gzip", 78, state="Z")
     assert told(ended.passes(11).finds()) == []

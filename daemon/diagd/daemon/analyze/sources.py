@@ -45,7 +45,11 @@ def source_of(paths: Sequence[Path]) -> Source:
         return special[0]
     files = [file for path in paths for file in _files(path)]
     if not files:
-        raise DiagdError(f"{paths[0]}: holds no file", help="name a folder of dumps, or the dumps", exit_code=USAGE)
+        raise DiagdError(
+            f"{paths[0]}: holds no dump",
+            help="name a folder of dumps, or the dumps; logs are for diagd scan",
+            exit_code=USAGE,
+        )
     return Source("dumps", paths[0], tuple(dict.fromkeys(files)))
 
 

@@ -76,7 +76,7 @@ def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Col
     ranked = prefixes.told(line)
     rest, whose = (ranked.without(line), ranked.rank) if ranked is not None else (line, rank)
     found = reader.form_of(rest)
-    if found is None:
+    if found is None or prefixes.is_own(line):
         return
     form, pieces = found
     if form.nested and (said := reader.read(rest)) is not None:

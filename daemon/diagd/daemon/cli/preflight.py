@@ -53,7 +53,8 @@ _NOT_RUN = 2
 def command(words: tuple[str, ...], steps: int, limit: float, report: Path | None) -> int:
     """Run COMMAND until its first training steps are done, say what is wrong with them, and end it (SIGTERM).
 
-    For a look before a long run, and for CI. What is checked is what `diagd run` checks: whether replicas hold the
+    The job is a real one: what it writes in these steps (checkpoints, logs) is written. For a look before a long run,
+    and for CI. What is checked is what `diagd run` checks: whether replicas hold the
     same, see samples of their own and step alike; whether what is trained is in an optimizer; types, autocast, finite
     numbers; deaths and hangs. Only the time is short.
 
@@ -168,7 +169,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
         plan.place.remove()
     if report is None or not report["ranks"]:
         failed = f"; the command ended with exit code {outcome.exit_code}" if outcome.exit_code else ""
-        _say(f"no rank was watched: nothing is known{failed}")
+        over = "; it was ended as its limit passed (--limit SECONDS gives it more)"
+        _say(f"no rank was watched: nothing is known{over if ending.gave_up else failed}")
         return _NOT_RUN
     _say(" ".join(summary_lines(report)))
     for line in facts(ending.ledger):

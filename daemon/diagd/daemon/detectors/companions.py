@@ -13,8 +13,10 @@ COMMAND = 60  # characters
 def awaited(detail: Detail, how: str) -> str:
     """In words, who it is that a rank waits for which rests so; empty where several could be, or none is seen."""
     stack = detail.stack
-    if stack is not None and stack.syscall in FOR_A_CHILD and len(children := _children(detail)) == 1:
-        return f", for its child {_child_text(children[0])},"
+    if stack is not None and stack.syscall in FOR_A_CHILD and 0 < len(children := _children(detail)) <= SHOWN:
+        # Of several, most often one has started the others.
+        which = "child" if len(children) == 1 else "children"
+        return f", for its {which} {' and '.join(map(_child_text, children))},"
     if how == "waits for a lock" and len(threads := _threads(detail)) == 1:
         return f" while {_thread_text(threads[0])},"
     return ""
