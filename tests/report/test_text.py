@@ -155,3 +155,10 @@ def test_the_probe_and_the_report_mean_the_same_by_a_drill() -> None:
     from diagd.probes import inject
 
     assert drill.DRILL == inject.DRILL
+
+
+def test_a_wait_that_was_over_before_it_was_said_is_not_told_of_at_the_end() -> None:
+    short = incident(state="resolved", severity="warning", peak_severity="warning", opened_at=100.0, resolved_at=106.0)
+    assert summary_lines(report(short), said_after_s=18.0)[0].startswith("3 ranks, 25 steps; no incident")
+    for more in ({"resolved_at": 130.0}, {"peak_severity": "critical"}, {"kind": "numerics.nonfinite"}):
+        assert "1 incident" in summary_lines(report({**short, **more}), said_after_s=18.0)[0]

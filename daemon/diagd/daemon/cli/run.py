@@ -265,13 +265,14 @@ def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, qui
     """The summary, and the run directory's end."""
     from diagd.daemon.cli.jobs import keep_finished, read_report
     from diagd.daemon.report.text import shown_path, summary_lines
+    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
 
     if plan.place is None:
         return
     written = folder is None or folder.has_new_report()
     report = read_report(plan.report_dir) if plan.report_dir and written else None
     if report is not None:
-        lines = summary_lines(report)
+        lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
         if not report["ranks"] and (reason := _kept_out(plan)):
             lines.append(f"Not watched: {reason}.")
         if plan.report_dir and (folder is not None or report["incidents"]):

@@ -99,13 +99,14 @@ def _evidence(evidence: Sequence[Json]) -> str:
     return "; ".join(f"{e['what']} ({e['source']})" for e in evidence[:_EVIDENCE])
 
 
-def summary_lines(report: Json) -> list[str]:
+def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     """How the job went, in one to three lines, also when all went well.
 
     Args:
         report: As in report.json.
+        said_after_s: A wait that was over sooner was never said, so nothing is said of it now, either.
     """
-    incidents = report["incidents"]
+    incidents = [one for one in report["incidents"] if not _was_short(one, said_after_s)]
     notes = unwatched(report.get("notes") or [])
     attempt = report["job"].get("attempt") or 0
     ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
@@ -121,6 +122,14 @@ def summary_lines(report: Json) -> list[str]:
             _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")
         )
     return lines
+
+
+def _was_short(incident: Json, said_after_s: float) -> bool:
+    """Whether it is a warning of a wait that ended by itself before a person was told of it."""
+    over_s = incident.get("resolved_at")
+    if incident["state"] != "resolved" or incident["peak_severity"] == "critical" or over_s is None:
+        return False
+    return str(incident["kind"]).startswith("hang.") and bool(over_s - incident["opened_at"] < said_after_s)
 
 
 def _ranks_and_steps(ranks: Sequence[Json], attempt: int) -> str:
