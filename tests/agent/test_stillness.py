@@ -30,7 +30,7 @@ def test_after_a_long_rest_a_short_burst_is_a_sign_all_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("total", "noise", "sign"),
-    [("main_cpu_s", 0.1, 2.0), ("other_cpu_s", 0.1, 2.0), ("children_cpu_s", 0.1, 2.0),
+    [("main_cpu_s", 0.05, 2.0), ("other_cpu_s", 0.1, 2.0), ("children_cpu_s", 0.02, 2.0),
      ("io_bytes", 6 * IO_NOISE_BYTES_PER_S, 90 * IO_NOISE_BYTES_PER_S),
      ("rss_bytes", RSS_NOISE_BYTES // 2, 20 * RSS_NOISE_BYTES)],
 )  # fmt: skip

@@ -88,6 +88,22 @@ def test_of_a_call_that_most_make_for_the_first_time_the_rank_that_did_not_is_bl
     assert "rank 1 did not go along" in found.summary
 
 
+def test_where_most_had_come_to_one_known_operation_the_rank_that_was_elsewhere_is_blamed() -> None:
+    """A validation that one rank left before its all-reduce: both lines were called from before."""
+    made = gathers(job(3), 6, {3: "validate"})
+    for seq in range(7, 13):
+        for rank in range(3):
+            made.did(rank, "ALLREDUCE", at("validate", line=8), seq=seq)
+    made.stack(1, IN_BACKWARD, at("forward", line=len("forward")), TRAIN).dies(1, signal="SIGABRT")
+    for rank in (0, 2):
+        made.waits(rank, "ALLREDUCE", seq=13, site=at("validate", line=8)).wait_raises(rank, "[gloo] reset")
+    made.passes(1)
+    made.state.end(1, made.now_s)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.collective_mismatch", (1,), (0, 2))
+    assert "cannot be told" not in found.causes[0].text
+
+
 def meshed() -> Job:
     """Ranks 0 and 1 sum up in their groups a and b at every step; then rank 1 aborts in group c at the same line."""
     made = job(3, groups={"a": (0, 2), "b": (1, 2), "c": (0, 1)})

@@ -131,7 +131,8 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
     told = 0 < len(strange) <= len(calls) / 2  # of more than half it is the others that did not come along
     fewest, tie = minority(sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks)))
     stayed = tuple(sorted(set(calls) - set(strange))) if 2 * len(strange) > len(calls) else ()
-    voted = not told and not tie and all(_stood_s(scene, r) >= STOOD_S for r in calls)
+    stood = all(_stood_s(scene, r) >= STOOD_S for r in calls)
+    voted = not told and not tie and (stood or (len(by_place) == 2 and _met_in_one(scene, set(calls) - set(fewest))))
     culprits = tuple(strange) if told else stayed or (fewest if voted else tuple(sorted(calls)))
     others = tuple(sorted(set(calls) - set(culprits)))
     sides = "; ".join(
@@ -157,6 +158,13 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
         summary=words.shortened(text + "."), causes=(cause,), step=scene.step(tuple(calls)), sure=True,
         locations=tuple(p for r in culprits for p in _places(scene, calls, r)), since_s=scene.state.now_s, key="parted",
     )  # fmt: skip
+
+
+def _met_in_one(scene: Scene, ranks: set[int]) -> bool:
+    """Whether most were in one operation: all have come out of the one before it, so the rest belong there, too."""
+    ops = [op for rank in sorted(ranks) if (op := _called(scene, rank)) is not None]
+    places = {(op.group, op.seq) for op in ops}
+    return len(ops) == len(ranks) and 2 * len(ops) > scene.state.world_size and len(places) == 1 and ops[0].seq > 1
 
 
 def _places(scene: Scene, calls: dict[int, Frame], rank: int) -> tuple[Location, ...]:

@@ -259,6 +259,7 @@ class Facts:
 CPU_NOISE_RATIO = 0.02  # of one core
 # Of the main thread alone: one that rests has none, and one that asks for something each 10 ms uses some 0.6 %.
 MAIN_NOISE_RATIO = 0.01
+CHILDREN_NOISE_RATIO = 0.004  # of what a script has started; idle data workers and helpers have next to none
 CPU_GRAIN_S = 0.025  # the kernel counts a process's CPU in ticks of 10 ms
 IO_NOISE_BYTES_PER_S = 64 * 1024
 RSS_NOISE_BYTES = 32 * 1024 * 1024  # what an onlooker asks of a rank (the flight recorder, a dump) takes some memory
@@ -268,7 +269,7 @@ MARK_S = 6.0  # growth is measured from a mark that is moved on growth or after 
 GROWTH = {
     "main_cpu_s": ("main_cpu_moved_s", MAIN_NOISE_RATIO, CPU_GRAIN_S),
     "other_cpu_s": ("other_cpu_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
-    "children_cpu_s": ("children_moved_s", CPU_NOISE_RATIO, CPU_GRAIN_S),
+    "children_cpu_s": ("children_moved_s", CHILDREN_NOISE_RATIO, CPU_GRAIN_S),
     "io_bytes": ("io_moved_s", IO_NOISE_BYTES_PER_S, IO_NOISE_BYTES_PER_S),
     "rss_bytes": ("memory_moved_s", 0.0, RSS_NOISE_BYTES),
 }
