@@ -31,6 +31,7 @@ from diagd.daemon.detectors import (
     storing,
     threads,
     underflow,
+    unscaled,
     waiting,
 )
 from diagd.daemon.detectors.consequences import without_consequences
@@ -201,6 +202,7 @@ OF_TRAINING: tuple[Detector, ...] = (
     casting.autocast_off,
     overflow.overflow,
     underflow.underflow,
+    unscaled.unscaled,
     counters.stuck,
     averages.averages,
     scaling.skipped_alone,
