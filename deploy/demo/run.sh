@@ -16,5 +16,6 @@ if [ "$code" -ne 86 ]; then
     echo "expected diagd to end the hung job with exit code 86, got $code" >&2
     exit 1
 fi
-echo "That was the demo: the job hung, diagd said why and ended it (exit code 86)."
+echo "That was the demo: the job hung; diagd said why (\"diagd: critical …\" above) and ended it (exit code 86)."
+echo "The traceback after that is torchrun's own, of being ended."
 echo "The report: $report/report.html, and for programs $report/report.json"

@@ -72,6 +72,13 @@ def test_a_stack_without_any_frame_is_missing_with_a_reason(tmp_path: Path, monk
     assert not summary.complete
 
 
+def test_of_a_rank_in_no_process_group_no_collectives_are_missing(tmp_path: Path) -> None:
+    box(tmp_path, 0, pid=os.getpid())
+    summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", native=False, limit_s=60)
+    assert summary.ranks[0].absent == ["collectives"]
+    assert "collectives" not in summary.ranks[0].missing
+
+
 def test_a_dead_rank_leaves_its_box_in_the_dump(tmp_path: Path) -> None:
     enter_all_reduce(box(tmp_path, pid=4_000_000, start=5))
     summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from diagd.daemon.agent import grouping
 from diagd.daemon.agent.discovery import Box, BoxFolder
-from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Context, NotThere, Part, Target
+from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Context, NothingToWrite, NotThere, Part, Target
 from diagd.daemon.agent.outside import OutsideRank, described
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.pyspy import NoStack
@@ -36,6 +36,7 @@ class RankDump:
     place: str = ""  # where its main thread is
     parts: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)  # part -> why
+    absent: list[str] = field(default_factory=list)  # parts of which there is nothing in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def collect_dump(
     for context, dump in ranks:
         context.closed = True
         for name, _ in (*PARTS, NATIVE) if native else PARTS:
-            if name not in dump.parts and name not in dump.missing:
+            if name not in (*dump.parts, *dump.missing, *dump.absent):
                 longest_s = limit_s if name == NATIVE[0] else patience * limit_s
                 dump.missing[name] = f"{NO_TIME}: after {longest_s:g} s a dump is closed"
     return _summarised(folder, ranks, time.monotonic() - began)
@@ -185,6 +186,8 @@ def _write_rank(context: Context, dump: RankDump, parts: Sequence[Part]) -> None
         try:
             write(context)
             dump.parts.append(name)
+        except NothingToWrite:
+            dump.absent.append(name)
         except (NotThere, NoRecorder, NoStack) as exc:
             dump.missing[name] = str(exc)
         except (OSError, ValueError, KeyError, TypeError) as exc:  # of one part: the others are still worth having

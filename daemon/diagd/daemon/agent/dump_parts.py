@@ -20,6 +20,10 @@ class NotThere(Exception):
     """A part that cannot be had; the message says why."""
 
 
+class NothingToWrite(Exception):
+    """There is nothing of that kind in this process, and nothing is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A process to dump: a rank with a box, or any Python process."""
@@ -176,6 +180,8 @@ def write_recorder(context: Context) -> None:
         raise NotThere("the process has ended")
     if stat.state in "Tt":
         raise NotThere("the process is stopped")
+    if target.box is not None and not boxes.groups(target.box.reader):
+        raise NothingToWrite("it is in no process group")
     if target.fr_socket is None:
         raise NotThere("the process has no worker server to ask")
     data = recorder.fetch(target.fr_socket, timeout_s=min(1.5, context.left_s))
