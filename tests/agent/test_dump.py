@@ -24,6 +24,7 @@ from diagd.daemon.agent.dump import (
 from diagd.daemon.agent.dump_parts import Context
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Frame, Stack, Thread
+from diagd.probes.box import layout
 
 GLOO = Path(__file__).with_name("fixtures") / "gloo_flight_recorder.json"
 
@@ -73,7 +74,7 @@ def test_a_stack_without_any_frame_is_missing_with_a_reason(tmp_path: Path, monk
 
 
 def test_of_a_rank_in_no_process_group_no_collectives_are_missing(tmp_path: Path) -> None:
-    box(tmp_path, 0, pid=os.getpid())
+    box(tmp_path, 0, pid=os.getpid()).set_text(layout.GROUPS, {"groups": []})
     summary = collect_dump(targets_of_run(tmp_path), tmp_path / "dump", native=False, limit_s=60)
     assert summary.ranks[0].absent == ["collectives"]
     assert "collectives" not in summary.ranks[0].missing
