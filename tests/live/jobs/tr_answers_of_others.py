@@ -5,7 +5,7 @@ import time
 import torch
 from torch import nn
 
-ROWS, STEPS = 4000, 190
+ROWS, STEPS = 4000, 400
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
         optimizer.step()
         if step % 20 == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
-        time.sleep(0.03)
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
