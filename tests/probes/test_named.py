@@ -1,6 +1,6 @@
 """Names of parameters, also where one comes to lie where another was."""
 
-import weakref
+import gc
 
 import torch
 from torch import nn
@@ -19,7 +19,10 @@ def test_a_parameter_has_the_name_that_it_was_found_by_and_no_other_has_it() -> 
     named, model = Named(), Cellar()
     named.take(inventory.survey())
     assert named.name(model.floor.weight) == "Cellar.floor.weight"
-    gone, new = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
-    named._names[id(new)] = weakref.ref(gone), "Cellar.floor.weight"  # one that lay there before
-    del gone
+    (one,) = (one for one in named.parameters if one.name == "Cellar.floor.weight")
+    new = nn.Parameter(torch.ones(2))
+    named._names[id(new)] = one  # as if it had come to lie there
+    del model
+    gc.collect()
+    assert one.module() is None
     assert named.name(new) is None

@@ -49,7 +49,7 @@ class Named:
         self.roots: list[tuple[str, weakref.ref[Any]]] = []  # the models that train, by title
         self.strangers: list[Place] = []  # in an optimizer, and in no module
         self.looks = 0
-        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}  # by id, which another comes to have when it is gone
+        self._names: dict[int, Parameter] = {}  # by id, which another tensor comes to have when this one is gone
 
     def take(self, survey: inventory.Survey) -> None:
         """Replace what was known."""
@@ -68,7 +68,7 @@ class Named:
                 owned, trained = bool(found.flags & Flag.OWNED), bool(found.flags & Flag.TRAINED_MODEL)
                 module = weakref.ref(found.module)
                 table.append(Parameter(found.name, model, owned, trained, module, found.leaf))
-        self._names.update((id(held), (weakref.ref(held), one.name)) for one, held in self.held())
+        self._names.update((id(held), one) for one, held in self.held())
 
     def follow(self, found: list[inventory.Found]) -> None:
         """Know these buffers, and no others."""
@@ -81,7 +81,8 @@ class Named:
     def name(self, tensor: Any) -> str | None:
         """The name of a parameter of some model; None where it is in none, or its model is not told apart."""
         found = self._names.get(id(tensor))
-        return found[1] if found is not None and found[0]() is tensor else None
+        # Its module tells: to a parameter itself nothing may refer weakly, or torch refuses to move it.
+        return found.name if found is not None and found.module() is not None else None
 
     def of(self, optimizer: Any) -> list[tuple[Any, str | None]]:
         """An optimizer's parameters, in its own order, with their names."""
