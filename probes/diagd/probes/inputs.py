@@ -116,7 +116,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         return
     began = cost.begin()
     wrapper, given = args[0], args[1:]
-    found = _ranks(wrapper)
+    found = _ranks(wrapper) if not INPUTS.told_replicas else None  # of thousands of ranks not at each look
     if found is not None and placement.is_alone(found[1]):
         return  # then it tells of no other rank, and the first module that is called does for it
     if type(wrapper).__name__ == "FSDPState":

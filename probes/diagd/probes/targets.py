@@ -70,9 +70,9 @@ def _add(kind: str, values: list[float], step: int) -> None:
         SIGNALS.record(loss.signal, said, step)
 
 
-def _kept(node: Any, name: str = "_raw_saved_target") -> Any:
+def _kept(node: Any) -> Any:
     """The targets of a loss that is a mean of all samples; None where there is none, or a hook has put them away."""
-    raw = getattr(node, name, None)
+    raw = getattr(node, "_raw_saved_target", None)
     if raw is None or raw.unpack_hook is not None or node._saved_reduction != _MEAN:
         return None
     return raw.data if raw.data is not None and raw.data.numel() else None

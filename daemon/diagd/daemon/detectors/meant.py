@@ -45,12 +45,14 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
 
 def _is_of_own_part(entry: Entry, model: list[Entry]) -> bool:
     """Whether the matrices of its module began apart: biases begin with zeros on all ranks, also those of shards."""
+    if is_any_matrix(entry):
+        return False
     module = entry.name.rpartition(".")[0]
     beside = [one for one in model if is_any_matrix(one) and one.name.startswith(module + ".")]
     if not beside and "expert" in module.lower():  # a norm within it
         part = module.rpartition(".")[0] + "."
         beside = [one for one in model if is_any_matrix(one) and one.name.startswith(part)]
-    return not is_any_matrix(entry) and bool(beside) and not any(one.agreement.first_equal for one in beside)
+    return bool(beside) and not any(one.agreement.first_equal for one in beside)
 
 
 def _was_made_equal(state: JobState, weight: Entry, model: list[Entry]) -> bool:
@@ -127,19 +129,19 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
         declared = (s.peers or _is_declared(s) for s in siblings)
         return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
-    if info.trainable and not info.copy and _is_written_to(state, entry):
+    if info.trainable and not info.copy and _is_written_to(state, entry, models):
         return False
     return not (info.copy and _differs_by_design(entry, models))
 
 
-def _is_written_to(state: JobState, entry: Entry) -> bool:
+def _is_written_to(state: JobState, entry: Entry, models: Models) -> bool:
     """Whether it is another one after each step on each rank, while an optimizer steps something else.
 
     As the members of a population that each rank scores: the script puts them there, and never the same ones.
     """
     if not all(state.signals.series(rank, "lr/0") for rank in entry.infos):
         return False
-    samples = list(state.tensors.samples(state.tensors.entries.index(entry)).values())
+    samples = list(state.tensors.samples(models.places[id(entry)]).values())
     told = [[digests[rank] for digests in samples if rank in digests] for rank in entry.infos]
     # Before the first step it may be what it is after it.
     return all(len(set(digests)) >= max(CHANGES, len(digests) - 1) for digests in told)

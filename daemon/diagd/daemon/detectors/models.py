@@ -29,6 +29,11 @@ class Models:
         for entry in state.tensors.entries:
             self.entries.setdefault(model_of(entry), []).append(entry)
 
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Which of the state's entries each is, by id: to look for one among thousands is dear."""
+        return {id(entry): place for place, entry in enumerate(self._state.tensors.entries)}
+
     def of(self, entry: Entry) -> list[Entry]:
         """All of the model that it belongs to."""
         return self.entries[model_of(entry)]
