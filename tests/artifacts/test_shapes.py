@@ -31,6 +31,20 @@ def read(lines: list[str], monkeypatch: pytest.MonkeyPatch | None = None) -> tup
     return told(piece), piece.skipped, piece.lines
 
 
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many lines each pattern has read, once they are put."""
+    counts: list[int] = []
+    put = shapes.Shape.put
+
+    def noting(shape: shapes.Shape, piece: Piece) -> None:
+        counts.append(len(shape.rows))
+        put(shape, piece)
+
+    monkeypatch.setattr(shapes.Shape, "put", noting)
+    return counts
+
+
 NUMBER = st.one_of(
     st.integers(-5, 10**6).map(str),
     st.floats(-1e3, 1e3).map(lambda x: f"{x:.4f}"),
@@ -67,15 +81,7 @@ def test_a_log_says_the_same_with_and_without_patterns(lines: list[str]) -> None
     assert read(lines) == slowly
 
 
-def test_lines_of_a_shape_are_read_by_its_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[int] = []
-    put = shapes.Shape.put
-
-    def noting(shape: shapes.Shape, piece: Piece) -> None:
-        rows.append(len(shape.rows))
-        put(shape, piece)
-
-    monkeypatch.setattr(shapes.Shape, "put", noting)
+def test_lines_of_a_shape_are_read_by_its_pattern(rows: list[int]) -> None:
     found, _, _ = read([line for n in range(40) for line in (f"step {n} loss {n}.25", f"worker {n} fetched {n}")])
     assert rows == [40 - shapes.OFTEN, 40 - shapes.OFTEN]
     assert found[0, "loss"] == (list(range(1, 81, 2)), list(range(40)), [f"{n}.25" for n in range(40)], 2)
@@ -106,15 +112,7 @@ def test_an_int_that_is_negative_beyond_all_floats_is_so_too() -> None:
     assert objects({"loss": -(10**400)}, {"loss": 1.0})[0][0, "loss"][2] == ["-inf", "1.0"]
 
 
-def test_each_rank_of_a_log_has_a_pattern_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[int] = []
-    put = shapes.Shape.put
-
-    def noting(shape: shapes.Shape, piece: Piece) -> None:
-        rows.append(len(shape.rows))
-        put(shape, piece)
-
-    monkeypatch.setattr(shapes.Shape, "put", noting)
+def test_each_rank_of_a_log_has_a_pattern_of_its_own(rows: list[int]) -> None:
     found, _, _ = read([f"rank {rank} step {n} loss {n}.{rank}" for n in range(40) for rank in (0, 1)])
     assert rows == [40 - shapes.OFTEN] * 2
     assert [found[rank, "loss"][2][7] for rank in (0, 1)] == ["7.0", "7.1"]
