@@ -200,3 +200,20 @@ def test_a_rank_that_has_destroyed_the_group_can_never_come() -> None:
     made = job(2).waits(0, seq=5).outside(1, "predict").works(1, "io")
     made.issued(1, "DESTROY", 0, returned_s=made.now_s)
     assert made.passes(6).kinds() == {("hang.rank_missing", (1,), "critical")}
+
+
+def test_who_strayed_before_it_broke_down_is_blamed_where_it_strayed() -> None:
+    made = gathers(job(3), 20, {18: "snapshot", 19: "snapshot", 20: "snapshot"})
+    made.stack(0, IN_BACKWARD, at("forward", line=7), TRAIN).dies(0, signal="SIGABRT")
+    for rank in (1, 2):
+        made.waits(rank, "ALLGATHER", seq=21, site=at("backward", line=8)).wait_raises(rank, "[gloo] reset")
+    made.passes(2)
+    made.state.end(1, made.now_s)
+    made.report()
+    (found,) = parted(scene_of(made.state))
+    assert found.ranks == (0,)
+    assert [(place.frame.function, place.left) for place in found.locations][:2] == [
+        ("snapshot", True),
+        ("forward", False),
+    ]
+    assert "rank 0 had gone another way since snapshot" in found.summary

@@ -42,6 +42,13 @@ def test_places_that_do_not_call_each_other_are_not_shown_as_a_stack() -> None:
     assert where == "       where     rank 1 in _read, train.py:32 and __getitem__, train.py:28"
 
 
+def test_a_place_that_a_rank_has_gone_on_from_did_not_call_the_next_one() -> None:
+    names = [("snapshot", True), ("forward", False), ("main", False)]
+    places = [{"rank": 0, "function": f, "file": "a.py", "line": n, "left": gone} for n, (f, gone) in enumerate(names)]
+    where = verdict_lines(incident(locations=places))[1]
+    assert where == "       where     rank 0 in snapshot, a.py:0, then in forward, a.py:1 ← main, a.py:2"
+
+
 def test_colour_is_only_for_terminals() -> None:
     assert "\033" not in "".join(verdict_lines(incident()))
     assert "\033[1;31mcritical" in verdict_lines(incident(), colour=True)[0]

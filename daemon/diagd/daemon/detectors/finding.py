@@ -56,10 +56,11 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A frame of a culprit."""
+    """A frame of a culprit; `left` where the rank has gone on from there, so that what follows did not call it."""
 
     rank: int
     frame: Frame
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,15 @@ def strayed_at(scene: Scene, group: str, seq: int, rank: int) -> Frame | None:
     return first if agreed >= AGREED_BEFORE else None
 
 
+def strayed_before(scene: Scene, rank: int) -> Frame | None:
+    """The same for a rank of which it is not known in which place of its group's order it stands."""
+    last = next((op for op in reversed(scene.state.detail(rank).history) if op.seq > 0 and not op.p2p), None)
+    if last is None:
+        return None
+    others = [scene.ledger.entered(last.group, other) for other in scene.state.details if other != rank]
+    return strayed_at(scene, last.group, min(last.seq, max(others, default=0)) + 1, rank)
+
+
 def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     """Of these ranks those that came to their wait by a way that no rank ever went before, where that is not all.
 

@@ -81,7 +81,7 @@ def _places(scene: Scene, group: str, seq: int, rank: int) -> tuple[Location, ..
     called = (Location(rank, op.site),) if op is not None and op.site is not None else ()
     rest = (*called, *(places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail)))
     strayed = history.strayed_at(scene, group, seq, rank)
-    return places.starting(rank, strayed, rest) if strayed is not None else places.merged(rank, rest)
+    return places.after(rank, strayed, rest) if strayed is not None else places.merged(rank, rest)
 
 
 def _said(scene: Scene, group: str, seq: int, ranks: list[int], fields: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ blamed on the ranks that made it, or where most did on those that did not; else 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.issuing import issued_otherwise
@@ -146,6 +146,8 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
         text += f"; {words.ranks_text(culprits)} {before}"
     elif stayed:
         text += f"; {words.ranks_text(stayed)} did not go along with the others, whose call was new"
+    elif voted:
+        text += "".join(_strayed(scene, rank) for rank in culprits[:2])
     evidence = tuple(
         Evidence(f"was in {words.place_text(frame)} when communication broke down", "stack", rank, scene.step((rank,)))
         for rank, frame in list(calls.items())[:6]
@@ -160,6 +162,12 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
     )  # fmt: skip
 
 
+def _strayed(scene: Scene, rank: int) -> str:
+    """Where its calls had begun to be others than most ranks' before it came to where it broke down."""
+    frame = history.strayed_before(scene, rank)
+    return f"; rank {rank} had gone another way since {words.place_text(frame)}" if frame is not None else ""
+
+
 def _met_in_one(scene: Scene, ranks: set[int]) -> bool:
     """Whether most were in one operation: all have come out of the one before it, so the rest belong there, too."""
     ops = [op for rank in sorted(ranks) if (op := _called(scene, rank)) is not None]
@@ -168,4 +176,6 @@ def _met_in_one(scene: Scene, ranks: set[int]) -> bool:
 
 
 def _places(scene: Scene, calls: dict[int, Frame], rank: int) -> tuple[Location, ...]:
-    return places.starting(rank, calls[rank], places.as_seen(scene.state.detail(rank)))
+    found = places.starting(rank, calls[rank], places.as_seen(scene.state.detail(rank)))
+    strayed = history.strayed_before(scene, rank)
+    return places.after(rank, strayed, found) if strayed is not None else found

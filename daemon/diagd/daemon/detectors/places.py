@@ -1,6 +1,7 @@
 """Where a culprit is, in the user's own code."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.detectors.position import Wait
@@ -34,6 +35,14 @@ def outside(detail: Detail) -> tuple[Location, ...]:
 def starting(rank: int, frame: Frame, rest: tuple[Location, ...]) -> tuple[Location, ...]:
     """This place first, then the others."""
     return _locations(rank, [frame, *(place.frame for place in rest)])
+
+
+def after(rank: int, frame: Frame, rest: tuple[Location, ...]) -> tuple[Location, ...]:
+    """The same for a place that the rank has gone on from, unless it is among the others."""
+    found = starting(rank, frame, rest)
+    if len(found) > 1 and found[0].frame not in [place.frame for place in rest]:
+        return replace(found[0], left=True), *found[1:]
+    return found
 
 
 def merged(rank: int, found: tuple[Location, ...]) -> tuple[Location, ...]:

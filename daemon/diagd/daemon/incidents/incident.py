@@ -75,7 +75,8 @@ class Incident:
 
 def _location(place: Location) -> dict[str, Any]:
     frame = place.frame
-    return {"rank": place.rank, "function": frame.function, "file": frame.file, "line": frame.line}
+    said = {"rank": place.rank, "function": frame.function, "file": frame.file, "line": frame.line}
+    return {**said, "left": True} if place.left else said
 
 
 def _cause(cause: Cause, fix: dict[str, str]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def incident_from_json(said: dict[str, Any]) -> Incident:
         op_seq=op.get("seq", 0),
         names=tuple(said["names"]),
         locations=tuple(
-            Location(place["rank"], Frame(place["function"], place["file"], place["line"]))
+            Location(place["rank"], Frame(place["function"], place["file"], place["line"]), place.get("left", False))
             for place in said["locations"]
         ),
         peak_severity=Severity(said["peak_severity"]),

@@ -80,13 +80,14 @@ def _places(locations: Sequence[Json], joint: str) -> str:
     """
     by_rank: dict[int, list[str]] = {}
     for place in locations:
+        after = ", then in " if place.get("left") else joint
         by_rank.setdefault(place["rank"], []).append(
-            f"{place['function']}, {PurePath(place['file']).name}:{place['line']}"
+            f"{place['function']}, {PurePath(place['file']).name}:{place['line']}{after}"
         )
-    groups: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for rank, frames in by_rank.items():
-        groups.setdefault(tuple(frames[:_FRAMES]), []).append(rank)
-    return "; ".join(f"{rank_ranges(ranks, named=True)} in {joint.join(frames)}" for frames, ranks in groups.items())
+        groups.setdefault("".join(frames[:_FRAMES]).removesuffix(joint), []).append(rank)
+    return "; ".join(f"{rank_ranges(ranks, named=True)} in {frames}" for frames, ranks in groups.items())
 
 
 def _because(cause: Json) -> str:
