@@ -25,7 +25,7 @@ setup: $(VENV)/.installed ## make .venv with diagd (editable) and what developme
 # torch goes first and by its exact version: some machines have a build of just that one at hand.
 $(VENV)/.installed: pyproject.toml requirements-dev.txt cuda_ext/hatch_build.py $(NATIVE_SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing torch and the development tools into $(VENV)"
+	@echo "installing torch and the development tools into $(VENV): some minutes, most of them torch's"
 	@$(BIN)/python -m pip install --quiet "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements-dev.txt)"
 	@$(BIN)/python -m pip install --quiet -e . -r requirements-dev.txt
 	@touch $@

@@ -54,3 +54,14 @@ def test_ranks_that_were_started_by_hand_and_meet_at_one_place_are_one_job() -> 
         "unnamed": [1, 2],
         "unnamed~2": [3],
     }
+
+
+def test_the_beginning_of_a_name_is_enough_where_one_job_alone_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {name: Path(f"/run/{name}") for name in ("bert-large", "bert-base", "gpt 2")}
+    found = [SimpleNamespace(job=name, run_dir=path, info={"command": ["a b"]}) for name, path in named.items()]
+    monkeypatch.setattr(jobs, "running_jobs", lambda: found)
+    assert jobs.find_job("gpt").job == "gpt 2"
+    assert jobs.find_job("bert-b").job == "bert-base"
+    with pytest.raises(DiagdError, match="no running job is called bert") as failed:
+        jobs.find_job("bert")
+    assert "--job 'gpt 2'    'a b'" in str(failed.value.help)

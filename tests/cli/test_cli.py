@@ -155,6 +155,18 @@ def test_incidents_of_the_last_finished_job(tmp_path: Path) -> None:
     assert "a" in missing.stderr
 
 
+def test_a_dump_is_told_by_the_path_at_which_it_lies(tmp_path: Path) -> None:
+    kept, elsewhere = tmp_path / "diagd" / "a", tmp_path / "runs"
+    (elsewhere / "dumps" / "i1").mkdir(parents=True)
+    kept.mkdir(parents=True)
+    found = {**report(incident(dump="dumps/i1")), "folder": str(elsewhere)}
+    (kept / "report.json").write_text(json.dumps(found))
+    done = diagd("incidents", "a", XDG_STATE_HOME=str(tmp_path))
+    assert f"dump: {elsewhere}/dumps/i1" in done.stdout
+    (elsewhere / "dumps" / "i1").rmdir()
+    assert "dump: dumps/i1" in diagd("incidents", "a", XDG_STATE_HOME=str(tmp_path)).stdout
+
+
 def test_what_is_no_report_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{")
     done = diagd("incidents", str(tmp_path))

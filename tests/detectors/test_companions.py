@@ -19,6 +19,7 @@ def test_the_one_thread_beside_a_rank_that_waits_for_a_lock_is_named_with_its_pl
     found = blocked("futex").beside(1, "sampler", at("write", line=29)).passes(11).finds()
     assert "waits for a lock while its thread 'sampler' is in write (train.py:29), in report" in found.summary
     assert told(found) == ["its thread 'sampler' is in write (train.py:29)"]
+    assert found.causes[0].key == "companion"  # and not the advice to look for a thread
     assert found.locations[0].frame.line == 43  # the rank's own stays first
 
 
@@ -43,6 +44,7 @@ def test_the_child_that_a_rank_waits_for_is_named(syscall: str) -> None:
     found = blocked(syscall).with_child(1, "rsync -a /out store:/out", 77).passes(11).finds()
     assert told(found) == ["its child 77 (rsync -a /out store:/out) has not ended"]
     assert ("for its child 77 (rsync -a /out store:/out), in report" in found.summary) == (syscall == "wait4")
+    assert (found.causes[0].key == "child") == (syscall == "wait4")
 
 
 def test_a_shell_and_what_it_has_started_are_both_named() -> None:

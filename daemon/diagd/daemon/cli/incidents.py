@@ -1,7 +1,7 @@
 """`diagd incidents`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,11 @@ def command(source: str | None, job: str | None, as_json: bool, fail: bool) -> i
 
     if source is not None and job is not None:
         raise click.UsageError("name the job once: as JOB, or with --job")
-    report = _report(source or job)
+    report, home = _report(source or job)
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
-        for incident in report["incidents"]:
+        for incident in _with_dumps_from(home, report["incidents"]):
             click.echo("\n".join(verdict_lines(incident, colour=_colour())))
         click.echo(" ".join(summary_lines(report)))
     bad = any(i["state"] == "open" and i["severity"] == "critical" for i in report["incidents"])
@@ -43,12 +43,20 @@ def _colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
-def _report(source: str | None) -> Mapping[str, Any]:
+def _with_dumps_from(home: Path | None, incidents: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """With the dumps' whole paths: a report has them relative to its own folder, which is not where a person is."""
+    for incident in incidents:
+        dump = home / incident["dump"] if home is not None and incident.get("dump") else None
+        yield {**incident, "dump": str(dump)} if dump is not None and dump.is_dir() else incident
+
+
+def _report(source: str | None) -> tuple[Mapping[str, Any], Path | None]:
+    """The report, and its folder where it has one."""
     from diagd.daemon.cli.jobs import read_report, running_jobs, state_home
 
     if source is not None and Path(source).exists():
         if given := read_report(Path(source)):
-            return given
+            return given, Path(source) if Path(source).is_dir() else Path(source).parent
         raise DiagdError(f"{source}: is no report of diagd's", help="name a report.json, or the folder that holds it")
     if report := _of_running(source):
         return report
@@ -58,7 +66,7 @@ def _report(source: str | None) -> Mapping[str, Any]:
         finished = []
     for folder in finished:
         if (kept := read_report(folder)) and source in (None, folder.name, kept["job"]["id"]):
-            return kept
+            return kept, Path(kept.get("folder", folder))
     known = [*(job.job for job in running_jobs()), *(folder.name for folder in finished)]
     raise DiagdError(
         f"no job is called {source}" if source else "no job has run under diagd here",
@@ -67,7 +75,7 @@ def _report(source: str | None) -> Mapping[str, Any]:
     )
 
 
-def _of_running(source: str | None) -> Mapping[str, Any] | None:
+def _of_running(source: str | None) -> tuple[Mapping[str, Any], Path | None] | None:
     from diagd.daemon.cli.jobs import fetch, find_job, job_name, read_report, running_jobs
 
     jobs = running_jobs()
@@ -83,8 +91,9 @@ def _of_running(source: str | None) -> Mapping[str, Any] | None:
             except (OSError, ValueError):
                 found = None
             if isinstance(found, dict) and "incidents" in found:
-                return found
+                home = job.info.get("report")
+                return found, Path(home) if isinstance(home, str) else None
         for place in (job.info.get("report"), job.run_dir):
             if place and (report := read_report(Path(place))):
-                return report
+                return report, Path(place)
     return None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Mapping
@@ -78,7 +79,8 @@ def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
         kept = kept_home(plan.place)
         if report is not None and kept != plan.report_dir:
             kept.mkdir(parents=True, exist_ok=True)
-            (kept / "report.json").write_text(json.dumps(report), encoding="utf-8")
+            of = {"folder": str(Path(plan.report_dir).absolute())} if plan.report_dir else {}
+            (kept / "report.json").write_text(json.dumps({**report, **of}), encoding="utf-8")
         _forget_old()
     return lines
 
@@ -117,7 +119,7 @@ def job_name(job: "Job") -> str:
 
 
 def find_job(name: str | None) -> "Job":
-    """The running job of that name; without one, the only one.
+    """The running job of that name, or the only one whose name begins so; without a name, the only one.
 
     Raises:
         DiagdError: There is none, or several and no name.
@@ -125,6 +127,9 @@ def find_job(name: str | None) -> "Job":
     jobs = running_jobs()
     if name is not None:
         named = [job for job in jobs if name in (job_name(job), job.job)]
+        begun = [job for job in jobs if name and any(n.startswith(name) for n in (job_name(job), job.job))]
+        if not named and len(begun) == 1:
+            return begun[0]
         if not named:
             raise DiagdError(f"no running job is called {name}", help=_choices(jobs) or _NO_JOB, exit_code=4)
         return min(named, key=lambda job: job.job != name)  # the folder's name is one job's alone
@@ -139,9 +144,13 @@ def _choices(jobs: list["Job"]) -> str:
     """A line for each; of two jobs of one name, the second has a folder's name of its own."""
     names = [job_name(job) for job in jobs]
     return "\n".join(
-        f"--job {job.job if names.count(name) > 1 else name}    {' '.join(job.info.get('command', []))[:80]}"
+        f"--job {shlex.quote(name if names.count(name) == 1 else job.job)}    {_command(job)}"
         for job, name in zip(jobs, names, strict=True)
     )
+
+
+def _command(job: "Job") -> str:
+    return shlex.join(map(str, job.info.get("command", [])))[:80]
 
 
 def fetch(address: str, path: str, timeout_s: float = 3.0) -> Any:

@@ -58,6 +58,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
         place = threads.place_of(ended)
         return replace(found, locations=places.starting(root.rank, place, root.locations)) if place else found
     key = "held" if holder.startswith("rank") and not root.starved else _key(root, how)
+    if how != rests and not holder and not root.starved:
+        key = "child" if " for its child" in how else "companion"
     evidence += companions.evidence(root.detail, rests)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
     return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
