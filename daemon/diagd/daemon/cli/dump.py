@@ -141,9 +141,10 @@ def _targets(pids: Sequence[int], name: str | None) -> "Choice":
         return Choice("pids", "your choice", targets, any(target.box is None for target in targets))
     found = choices()
     if name is not None:
-        if name not in found:
+        begun = [known for known in found if known.startswith(name)] if name else []
+        if name not in found and len(begun) != 1:
             raise DiagdError(f"no running job is called {name}", help=listed(found) or _nothing(), exit_code=4)
-        return found[name]
+        return found[name if name in found else begun[0]]
     if not found:
         raise DiagdError("no distributed job runs on this machine, as far as you may see", help=_nothing(), exit_code=4)
     if len(found) > 1:

@@ -9,6 +9,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
+from diagd.daemon.detectors.models import model_of
 from diagd.daemon.detectors.rates import Apart
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
@@ -44,9 +45,10 @@ def _together(state: JobState) -> list[tuple[int, ...]]:
     sets = {shards.ranks for shards in shards_of(state)}
     # Once is enough: what they step with, or by how many steps they are apart, is a second source.
     weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal]
+    reduced = _last_reduced(state) if weights else {}
     for entry in weights:
-        owned = all(info.owned for info in entry.infos.values())
-        if owned and entry.agreement.last_equal != NONE and (entry.peers or _is_reduced(state, entry)):
+        owned, seen = all(info.owned for info in entry.infos.values()), entry.agreement
+        if owned and seen.last_equal != NONE and (entry.peers or reduced.get(_kin(entry), NONE) > seen.first_unequal):
             sets.add(tuple(sorted(rank for alike in entry.agreement.classes for rank in alike)))
     return sorted(sets | _updating_for_each_other(state))
 
@@ -76,18 +78,22 @@ def _updating_for_each_other(state: JobState) -> set[tuple[int, ...]]:
     return {e.peers for e in entries if e.kind == "parameter" and e.name in parts}
 
 
-def _is_reduced(state: JobState, weight: Entry) -> bool:
-    """Whether gradients were equal on all ranks also after the weights had parted: nothing declares them replicas.
+def _last_reduced(state: JobState) -> dict[tuple[str, frozenset[int]], int]:
+    """The last step in which gradients of a model were equal on all of its ranks.
 
-    Those of the step in which they parted were computed before: of the same model and the same samples they are equal,
-    though each rank trains for itself.
+    Where that is after weights have parted, they are reduced, though nothing declares the ranks replicas. Gradients of
+    the step in which weights parted were computed before: of the same model and the same samples they are equal, though
+    each rank trains for itself.
     """
-    model = weight.name.partition(".")[0] + "."
-    gradients = [
-        e.agreement for e in state.tensors.entries
-        if e.kind == "gradient" and e.name.startswith(model) and e.infos.keys() == weight.infos.keys()
-    ]  # fmt: skip
-    return any(seen.last_equal > weight.agreement.first_unequal for seen in gradients)
+    last: dict[tuple[str, frozenset[int]], int] = {}
+    for entry in state.tensors.entries:
+        if entry.kind == "gradient":
+            last[_kin(entry)] = max(last.get(_kin(entry), NONE), entry.agreement.last_equal)
+    return last
+
+
+def _kin(entry: Entry) -> tuple[str, frozenset[int]]:
+    return model_of(entry), frozenset(entry.infos)
 
 
 def _steps(state: JobState, ranks: tuple[int, ...]) -> Told | None:

@@ -22,50 +22,72 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     make the same updates of it, as after a reduction by hand.
     """
     siblings = models.of(entry)
-    if _is_trained_for_others(entry, siblings):
+    if _is_trained_for_others(entry, models):
         return False
     if how is How.NEVER:
-        return _is_updated_alike(state, entry, siblings)
+        return _is_updated_alike(state, entry, models)
     if how is How.CHANGED:
-        apart = _few(siblings) or not _at_once(siblings) or any(_is_lost(one) for one in siblings)
-        return apart or _is_given_the_same(entry, siblings)
-    if how is How.UNREDUCED and _was_made_equal(state, entry, siblings):
+        apart = models.once(("apart", model_of(entry)), lambda: _has_parted_by_fault(siblings))
+        return apart or _is_given_the_same(entry, models)
+    if how is How.UNREDUCED and _was_made_equal(state, entry, models):
         return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
-    if _is_of_own_part(entry, siblings):
+    if _is_of_own_part(entry, models):
         return False
     if all(mixes(state, rank) for rank in entry.infos):
         return False
     if is_wrapped_alone(entry) and not all(only_averages(state, rank) for rank in entry.infos):
         return False  # the ranks of a model that is split have a wrapper each where each is the only one of its kind
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
-    return any(_is_declared(one) for one in siblings) or not in_bursts(state, entry.infos)
+    declared = models.once(("declared", model_of(entry)), lambda: any(map(_is_declared, siblings)))
+    return declared or not in_bursts(state, entry.infos)
 
 
-def _is_of_own_part(entry: Entry, model: list[Entry]) -> bool:
+def _has_parted_by_fault(model: list[Entry]) -> bool:
+    """Whether few of a model's tensors have parted, or one after another, or where a gradient was lost."""
+    return _few(model) or not _at_once(model) or any(_is_lost(one) for one in model)
+
+
+def _gradients(weight: Entry, models: Models) -> list[Entry]:
+    """Its gradient, as each set of ranks has it that is compared with one another."""
+
+    def by_name() -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for entry in models.of(weight):
+            if entry.kind == "gradient":
+                found.setdefault(entry.name, []).append(entry)
+        return found
+
+    return models.once(("gradients", model_of(weight)), by_name).get(weight.name, [])
+
+
+def _is_of_own_part(entry: Entry, models: Models) -> bool:
     """Whether the matrices of its module began apart: biases begin with zeros on all ranks, also those of shards."""
     if is_any_matrix(entry):
         return False
     module = entry.name.rpartition(".")[0]
-    beside = [one for one in model if is_any_matrix(one) and one.name.startswith(module + ".")]
+    beside = models.matrices_in(module)
     if not beside and "expert" in module.lower():  # a norm within it
-        part = module.rpartition(".")[0] + "."
-        beside = [one for one in model if is_any_matrix(one) and one.name.startswith(part)]
+        beside = models.matrices_in(module.rpartition(".")[0])
     return bool(beside) and not any(one.agreement.first_equal for one in beside)
 
 
-def _was_made_equal(state: JobState, weight: Entry, model: list[Entry]) -> bool:
+def _was_made_equal(state: JobState, weight: Entry, models: Models) -> bool:
     """Whether it alone began the same on its ranks, while all else that they hold of its model began apart.
 
     As an embedding that the first and the last stage of a pipeline share. What begins with zeros is alike anyhow.
     """
-    others = [one for one in model if one is not weight and is_matrix(one) and set(weight.infos) <= set(one.infos)]
-    if (
-        not is_matrix(weight)
-        or len(others) < SEVERAL
-        or not all(_begins_apart(one, set(weight.infos)) for one in others)
-    ):
+    ranks = frozenset(weight.infos)
+
+    def matrices() -> tuple[int, list[Entry]]:
+        found = [one for one in models.of(weight) if is_matrix(one) and ranks <= set(one.infos)]
+        return len(found), [one for one in found if not _begins_apart(one, set(ranks))]
+
+    if not is_matrix(weight):
+        return False
+    count, alike = models.once(("alike", model_of(weight), ranks), matrices)
+    if count <= SEVERAL or any(one is not weight for one in alike):
         return False
     return all(_began_with_values(state, rank, weight.name) for rank in weight.infos)
 
@@ -92,32 +114,36 @@ def _is_declared(entry: Entry) -> bool:
     return any(info.placement != "plain" for info in entry.infos.values()) and not is_wrapped_alone(entry)
 
 
-def _is_trained_for_others(weight: Entry, model: list[Entry]) -> bool:
+def _is_trained_for_others(weight: Entry, models: Models) -> bool:
     """Whether some ranks neither own it nor have a gradient for it: they are given it, as actors are by a learner."""
     without = {rank for rank, info in weight.infos.items() if not info.owned}
-    gradients = (set(entry.infos) for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
-    return bool(without) and without.isdisjoint(*gradients)
+    return bool(without) and without.isdisjoint(*(set(entry.infos) for entry in _gradients(weight, models)))
 
 
-def _is_given_the_same(weight: Entry, model: list[Entry]) -> bool:
+def _is_given_the_same(weight: Entry, models: Models) -> bool:
     """Whether its gradient was equal on all ranks whenever it was compared, also after it had parted.
 
     Ranks that a script gives other weights to, as for other folds, do not reduce what they add to them.
     """
-    mine = (entry.agreement for entry in model if (entry.kind, entry.name) == ("gradient", weight.name))
+    mine = (entry.agreement for entry in _gradients(weight, models))
     return any(not seen.parts and seen.last_equal > weight.agreement.first_unequal for seen in mine)
 
 
-def _is_updated_alike(state: JobState, weight: Entry, model: list[Entry]) -> bool:
+def _is_updated_alike(state: JobState, weight: Entry, models: Models) -> bool:
     """Whether its gradient, and those of most of its model, were equal on all ranks whenever they were compared.
 
     Of experts and shards beside replicated weights they are not; those of an expert that nothing went to are all zeros.
     """
-    gradients = [entry for entry in model if entry.kind == "gradient"]
-    alike = {e.name for e in gradients if e.agreement.times >= SEEN_TWICE and not e.agreement.parts}
+
+    def of_model() -> tuple[set[str], int]:
+        gradients = [entry for entry in models.of(weight) if entry.kind == "gradient"]
+        alike = {e.name for e in gradients if e.agreement.times >= SEEN_TWICE and not e.agreement.parts}
+        return alike, len(gradients)
+
+    alike, count = models.once(("updated", model_of(weight)), of_model)
     norms = (state.signals.series(rank, f"grad_norm/{weight.name}") for rank in weight.infos)
     zero = any(norm is not None and len(norm) and not norm.values.any() for norm in norms)
-    return weight.name in alike and not zero and len(alike) > len(gradients) / 2
+    return weight.name in alike and not zero and len(alike) > count / 2
 
 
 def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
@@ -125,10 +151,10 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     info = info_of(entry)
     siblings = models.of(entry)
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
-        return not info.copy and _few(siblings)
+        return not info.copy and models.once(("few", model_of(entry)), lambda: _few(siblings))
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
-        declared = (s.peers or _is_declared(s) for s in siblings)
-        return any(declared) or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
+        declared = models.once(("known", model_of(entry)), lambda: any(s.peers or _is_declared(s) for s in siblings))
+        return declared or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
     if info.trainable and not info.copy and _is_written_to(state, entry, models):
         return False
     return not (info.copy and _differs_by_design(entry, models))

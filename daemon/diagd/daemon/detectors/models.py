@@ -1,12 +1,16 @@
 """The tensors that ranks tell of, by model."""
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from diagd.daemon.detectors.numerics.weights import is_expert
 from diagd.daemon.detectors.replicas import replicas_of
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 from diagd.daemon.state.tensors import TensorInfo
+
+Found = TypeVar("Found")
 
 
 def info_of(entry: Entry) -> TensorInfo:
@@ -24,7 +28,7 @@ class Models:
 
     def __init__(self, state: JobState) -> None:
         self._state = state
-        self._stages: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self._known: dict[tuple[object, ...], Any] = {}
         self.entries: dict[str, list[Entry]] = {}
         for entry in state.tensors.entries:
             self.entries.setdefault(model_of(entry), []).append(entry)
@@ -49,11 +53,32 @@ class Models:
         Ranks that split matrices have others that they share, such as embeddings.
         """
         ranks = tuple(sorted(entry.infos))
-        key = model_of(entry), ranks
-        if key not in self._stages:
+
+        def apart() -> bool:
             matrices = [one for one in self.of(entry) if is_matrix(one) and tuple(sorted(one.infos)) == ranks]
-            self._stages[key] = bool(matrices) and not any(one.agreement.first_equal for one in matrices)
-        return self._stages[key]
+            return bool(matrices) and not any(one.agreement.first_equal for one in matrices)
+
+        return self.once(("stages", model_of(entry), ranks), apart)
+
+    def once(self, key: tuple[object, ...], find: Callable[[], Found]) -> Found:
+        """What is the same for many tensors, as for all of a model: found for the first of them."""
+        if key not in self._known:
+            self._known[key] = find()
+        known: Found = self._known[key]
+        return known
+
+    def matrices_in(self, module: str) -> list[Entry]:
+        """The matrices of a module and of all within it, those of experts too."""
+        return self._by_module.get(module, [])
+
+    @cached_property
+    def _by_module(self) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for entry in filter(is_any_matrix, self._state.tensors.entries):
+            within = entry.name
+            while within := within.rpartition(".")[0]:
+                found.setdefault(within, []).append(entry)
+        return found
 
 
 def is_matrix(entry: Entry) -> bool:

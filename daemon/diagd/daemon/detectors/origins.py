@@ -86,8 +86,9 @@ def _of_model(state: JobState, weights: list[Parted]) -> list[Parted]:
         return []
     first = min(one.since for one in weights)
     reduced = any(e.agreement.last_equal > first for e in given.values())
+    factors = _Factors(state, weights, given)
     found = [
-        _judged(state, one, gradient, weights, given)
+        _judged(state, one, gradient, factors)
         for one in weights
         if (gradient := given.get(one.entry.name)) is not None and _comes_first(one, gradient, first, reduced)
     ]
@@ -111,14 +112,29 @@ def _comes_first(weight: Parted, gradient: Entry, first: int, reduced: bool) -> 
     return reduced or seen.parts[0][0] <= (weight.since if weight.entry.peers else first)
 
 
-def _judged(
-    state: JobState, weight: Parted, gradient: Entry, weights: Sequence[Parted], given: dict[str, Entry]
-) -> Parted:  # fmt: skip
+class _Factors:
+    """By what factors the gradients of a step differ, found once for all that differ so in it."""
+
+    def __init__(self, state: JobState, weights: Sequence[Parted], given: dict[str, Entry]) -> None:
+        self._state = state
+        self._names: dict[int, list[str]] = {}
+        self._known: dict[str, str] = {}
+        for name in dict.fromkeys(one.entry.name for one in weights):
+            for step in dict.fromkeys(step for step, _ in (given[name].agreement.parts if name in given else ())):
+                self._names.setdefault(step, []).append(name)
+
+    def __call__(self, step: int, classes: list[list[int]]) -> str:
+        key = f"{step} {classes}"
+        if key not in self._known:
+            self._known[key] = factor(self._state, self._names.get(step, []), classes, step)
+        return self._known[key]
+
+
+def _judged(state: JobState, weight: Parted, gradient: Entry, factors: _Factors) -> Parted:
     seen = gradient.agreement
     before = [part for part in seen.parts if part[0] > weight.entry.agreement.last_equal]
     step, classes = before[0]
-    names = [one.entry.name for one in weights if any(at == step for at, _ in _parts(given.get(one.entry.name)))]
-    by = factor(state, names, classes, step)
+    by = factors(step, classes)
     if by:
         return Parted(gradient, KIND, How.CLIPPED, True, step, classes, by)
     if seen.last_equal == NONE or (seen.last_equal < step and step <= 2):
@@ -130,10 +146,6 @@ def _judged(
     odd = _all_zeros(state, gradient.name, step, classes)
     said = f"on {words.ranks_text(odd)} it was all zeros" if odd else ""
     return Parted(gradient, KIND, How.LOST, weight.sure, step, classes, said, odd)
-
-
-def _parts(entry: Entry | None) -> list[tuple[int, list[list[int]]]]:
-    return entry.agreement.parts if entry is not None else []
 
 
 def _all_zeros(state: JobState, name: str, step: int, classes: list[list[int]]) -> tuple[int, ...]:
