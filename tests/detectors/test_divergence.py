@@ -106,6 +106,27 @@ def test_a_plain_part_of_a_trained_model_that_parts_at_once_is_only_likely_wrong
     assert found.causes[0].confidence <= 0.7
 
 
+def test_shards_of_replicas_that_are_averaged_by_hand_are_compared_between_those_that_hold_the_same() -> None:
+    """Two replicas, each split over a slice of a mesh of two dimensions: ranks 0 and 2 hold one half, 1 and 3 the other."""
+    shard = TensorInfo("Net.body", shape=(2, 4), placement="dtensor Shard(0)")
+
+    def apart(rank: int, step: int) -> int:
+        return own(rank, step) if step else 7 + rank % 2
+
+    made = training({shard: lambda rank, step: same(rank % 2, step)}, 4)
+    tensors = {half: {replace(one, beside=half): apart for one in (shard, replace(shard, kind="gradient"))}
+               for half in ((0, 2), (1, 3))}  # fmt: skip
+    for half, told in tensors.items():
+        made.state.tensors.apply(ledgers(told, half), 4)
+    assert not made.find()  # the parts of an ensemble may lie so, too
+    for rank in range(4):
+        made.state.signals.put_fact(rank, "data/averages", 9, "0:2:2" if rank in (0, 2) else "1:3:2")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.names) == ("divergence.gradient", (0, 1, 2, 3), ("Net.body",))
+    assert found.causes[0].key == "unreduced_by_hand"
+    assert "the same shard, of different replicas" in found.causes[0].text
+
+
 def test_ranks_that_do_not_communicate_train_models_of_their_own() -> None:
     made = training({PLAIN: FAR})
     for placed in made.ranks.values():

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from diagd.daemon.agent.signals import SignalReader
-from diagd.probes import batches, inputs, randomness
+from diagd.probes import batches, groups, inputs, randomness
 from diagd.probes.box import signals as layout
 from diagd.probes.box.layout import MAX_DIMS, Live, Op
 from diagd.probes.box.writer import BoxWriter
@@ -152,6 +152,35 @@ def test_what_the_first_steps_exchange_is_told_once(
         step(number)
         inputs._arm(probe())
     assert told()["data/exchanges"] == {9: text}
+
+
+@pytest.mark.parametrize(
+    ("issued", "text"),
+    [
+        ([(Op.ALLREDUCE, 4096)], {9: "0:2:2"}),
+        ([(Op.ALLREDUCE, 1)], {}),
+        ([(Op.ALLREDUCE, 4096), (Op.SEND, 4096)], {}),
+    ],
+)
+def test_over_which_groups_is_averaged_is_told_also_under_a_wrapper(
+    recording: BoxWriter, told: Callable[[], Told], issued: list[tuple[Op, int]], text: dict[int, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(inputs.INPUTS, "wrapped", True)
+    monkeypatch.setattr(sys.modules["torch.distributed"], "get_world_size", lambda: 4)
+    monkeypatch.setitem(groups.TABLE, "replicas", groups.NO_GROUP._replace(number=3, ranks=(0, 2)))
+    monkeypatch.setitem(groups.TABLE, "default", groups.NO_GROUP._replace(number=0, ranks=(0, 1, 2, 3)))
+    ring = recording.ring()
+    assert ring is not None
+    for op, numel in [*issued, (Op.ALLREDUCE, 999)]:
+        group = 0 if numel == 999 else 3
+        key = op, numel, group
+        ring.stamp(ring.template(key, 0, numel, group, op, 0, 0, 0, 1, 1, -1, 0, 0, 0, (0,) * MAX_DIMS), 1)
+    for number in (7, 8, 9):
+        step(number)
+        inputs._arm(probe())
+    assert told().get("data/averages", {}) == text
+    assert "data/exchanges" not in told()
 
 
 def test_what_is_drawn_in_a_step_is_told_apart_from_what_the_loader_draws(told: Callable[[], Told]) -> None:

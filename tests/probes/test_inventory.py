@@ -158,6 +158,12 @@ def test_a_wrapper_over_a_single_rank_makes_nothing_the_same() -> None:
     del kept
 
 
+def placed(name: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    seen = found("Tower")[name]
+    assert not flags(seen) & Flag.LOCAL
+    return seen.placement.peers, seen.placement.beside
+
+
 @pytest.mark.usefixtures("four_ranks")
 def test_of_a_dtensor_those_agree_that_differ_in_replicated_dimensions_alone() -> None:
     tower = Tower()
@@ -178,14 +184,14 @@ def test_of_a_dtensor_those_agree_that_differ_in_replicated_dimensions_alone() -
     del beside, seen
     fully_shard(mostly.body, mesh=mesh["replicas"])  # across: another way to lay it out
     fully_shard(mostly.norm, mesh=mesh)
-    assert flags(found("Tower")["Tower.body.weight"]) & Flag.LOCAL
+    assert placed("Tower.body.weight") == (None, (0, 1))  # on the other dimension, and nothing says that they agree
     del mostly
     parts = Tower()
     parts.roof = nn.Linear(8, 8)
     fully_shard(parts.body, mesh=mesh["shards"])
     fully_shard(parts.roof, mesh=mesh["shards"])
     fully_shard(parts.norm, mesh=mesh)  # it is this one that is laid out by itself
-    assert flags(found("Tower")["Tower.body.weight"]) & Flag.LOCAL
+    assert placed("Tower.body.weight") == (None, (1, 3))
     other = Spire()
     fully_shard(other, mesh=init_device_mesh("cpu", (4,)))
     assert flags(found("Spire")["Spire.top.weight"]) & Flag.LOCAL

@@ -8,6 +8,7 @@ after an optimizer's step: a hook on all modules is there only until then, and n
     data/replicas  fact: the wrapper's name and its ranks ("ddp 0:7:1" as first, last and step, or "ddp 0,1,4")
     data/replica_groups fact: the groups among these ranks that are the wrapper's own, in which none shares a sample
     data/exchanges fact, without a wrapper: which operations the first steps exchange parts of what they compute by
+    data/averages  fact: groups of some ranks over which the first steps add up more than figures, as data/replicas
     data/dropout   fact: modules that drop elements at random, and are in training mode
 """
 
@@ -16,7 +17,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import compiling, cost, fingerprint, host_randomness, placement, randomness, rows, turns
+from diagd.probes import compiling, cost, fingerprint, groups, host_randomness, placement, randomness, rows, turns
 from diagd.probes.box.layout import Live, Op
 from diagd.probes.box.reader import BoxReader
 from diagd.probes.budget import BUDGET
@@ -190,11 +191,13 @@ def _dropping(module: Any) -> list[str]:
 def _arm(probe: Probe) -> None:
     """After an optimizer's step: wait for the first module that is called, where no wrapper tells."""
     fingerprint.collect()
-    if INPUTS.wrapped or STATE.live is None or not _has_others():
+    if STATE.live is None or not _has_others():
         return
     step = max(STATE.live[_STEP], 0)
     if step == EXCHANGES_AT and not INPUTS.told_exchanges:
         _tell_exchanges()
+    if INPUTS.wrapped:
+        return
     if INPUTS.armed is None and step != INPUTS.step and is_due(step) and not compiling.in_use():
         register = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook
         INPUTS.armed = register(_hook(sys.modules["torch"], probe))
@@ -213,8 +216,21 @@ def _tell_exchanges() -> None:
         records = reader.history()
     finally:
         reader.close()
-    found = {_EXCHANGES[one.op] for one in records if one.op in _EXCHANGES and not 0 <= one.numel <= _FIGURES}
-    SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
+    large = [one for one in records if not 0 <= one.numel <= _FIGURES]
+    if not INPUTS.wrapped:
+        found = {_EXCHANGES[one.op] for one in large if one.op in _EXCHANGES}
+        SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
+    _tell_averages(large)
+
+
+def _tell_averages(large: list[Any]) -> None:
+    """The groups of some ranks over which these operations add up, and are used for nothing else."""
+    others = {one.group for one in large if one.op in _EXCHANGES}
+    added = {one.group for one in large if one.op == Op.ALLREDUCE} - others
+    world = sys.modules["torch.distributed"].get_world_size()
+    over = [group.ranks for group in groups.TABLE.values() if group.number in added and 1 < len(group.ranks) < world]
+    if over:
+        SIGNALS.fact("data/averages", " ".join(_written(sorted(ranks)) for ranks in sorted(over)))
 
 
 def _hook(torch: Any, probe: Probe) -> Any:

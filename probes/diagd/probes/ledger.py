@@ -15,7 +15,7 @@ from typing import Any
 from diagd.probes import digest, dtypes, gradients, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
-from diagd.probes.box.ledger import Flag, LedgerWriter, Tensor
+from diagd.probes.box.ledger import BESIDE, Flag, LedgerWriter, Tensor
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.named import NAMED
 from diagd.probes.registered import REGISTERED
@@ -325,7 +325,7 @@ def _look_at_states() -> None:
 def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> _Row | None:
     """Write a tensor down, or follow it where its model was built anew; None where there is no room."""
     shape = tuple(tensor.shape)
-    key = f"{int(found.kind)} {found.name} {found.placement.peers} {shape} {tensor.dtype}"
+    key = f"{int(found.kind)} {found.name} {found.placement.peers or found.placement.beside} {shape} {tensor.dtype}"
     known = LEDGER.known.get(key)
     if known is not None:
         known.read = read
@@ -348,7 +348,8 @@ def _leave_out(key: str) -> None:
 
 
 def _described(found: "inventory.Found | states.Owner", tensor: Any) -> Tensor:
-    peers = ",".join(map(str, found.placement.peers)) if found.placement.peers else ""
+    placed = found.placement
+    peers = BESIDE * bool(placed.beside) + ",".join(map(str, placed.peers or placed.beside))
     shape = ",".join(str(int(extent)) for extent in tensor.shape)
     dtype = str(tensor.dtype).removeprefix("torch.")
     return Tensor(found.name, found.kind, dtype, shape, found.placement.text, peers, found.flags, int(tensor.numel()))

@@ -13,12 +13,15 @@ class Placement(NamedTuple):
     `peers`: the global ranks that must hold the same, this one among them; None where nothing says so.
     `local`: nothing to compare: a shard that no other rank holds, or what is made equal before each use.
     `over`: the global ranks that hold a part of it, where it is split: what does not depend on the part is the same.
+    `beside`: the global ranks that hold the same part by a mesh of which its own is a slice, and nothing says that they
+    must hold the same, as the replicas of a model that is split on one dimension and averaged by hand on the other.
     """
 
     text: str
     peers: tuple[int, ...] | None = None
     local: bool = False
     over: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
 
     @property
     def of_whole(self) -> "Placement":
@@ -91,7 +94,32 @@ def of_dtensor(tensor: Any) -> Placement:
     where = tuple(
         slice(None) if placement.is_replicate() else at for placement, at in zip(placements, here, strict=True)
     )
-    return _among(text, mesh.mesh[where].flatten().tolist())._replace(over=tuple(sorted(mesh.mesh.flatten().tolist())))
+    over = tuple(sorted(mesh.mesh.flatten().tolist()))
+    found = _among(text, mesh.mesh[where].flatten().tolist())._replace(over=over)
+    beside = _beside(mesh) if found.local else ()
+    return Placement(text, over=over, beside=beside) if len(beside) > 1 else found
+
+
+def _beside(mesh: Any) -> tuple[int, ...]:
+    """The ranks on this one's place in the mesh, and on any place in the dimensions of which the mesh is no part."""
+    whole, names = _root_of(mesh), mesh.mesh_dim_names or ()
+    if whole is None or whole is mesh or (here := whole.get_coordinate()) is None:
+        return ()
+    known = whole.mesh_dim_names or ()
+    if not set(names) < set(known):
+        return ()
+    where = tuple(at if name in names else slice(None) for name, at in zip(known, here, strict=True))
+    return tuple(sorted(whole.mesh[where].flatten().tolist()))
+
+
+def _root_of(mesh: Any) -> Any:
+    """The mesh that it is a slice of; older versions of torch keep that apart from it."""
+    find = getattr(mesh, "_get_root_mesh", None)
+    if find is not None:
+        return find()
+    resources = getattr(sys.modules.get("torch.distributed.device_mesh"), "_mesh_resources", None)
+    find = getattr(resources, "get_root_mesh", None)
+    return find(mesh) if find is not None else None
 
 
 def is_up() -> bool:

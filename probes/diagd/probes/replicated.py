@@ -27,11 +27,12 @@ def over_replicas(tensors: list[tuple[Any, Placement]]) -> list[Placement]:
     if not known:
         return [placement for _, placement in tensors]
     (shards, peers), count = known.most_common(1)[0]
-    lone = [_line(tensor) == shards and placement.local for tensor, placement in tensors]
+    lone = [_line(tensor) == shards and (placement.local or bool(placement.beside)) for tensor, placement in tensors]
     if sum(lone) > count:  # then it is the others that are the exception
         return [placement for _, placement in tensors]
     made = [
-        placement._replace(text=f"{placement.text}, of replicas", peers=peers, local=False) for _, placement in tensors
+        placement._replace(text=f"{placement.text}, of replicas", peers=peers, local=False, beside=())
+        for _, placement in tensors
     ]
     return [new if alone else old for new, alone, (_, old) in zip(made, lone, tensors, strict=True)]
 

@@ -14,7 +14,7 @@ from diagd.daemon.agent.boxes import parse_ranks
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.probes.box import ledger as layout
 from diagd.probes.box import requests
-from diagd.probes.box.ledger import Flag, Kind, Number, Tensor
+from diagd.probes.box.ledger import BESIDE, Flag, Kind, Number, Tensor
 from diagd.probes.box.requests import Request
 
 log = logging.getLogger(__name__)
@@ -181,10 +181,11 @@ class LedgerShelf:
 
 
 def _info(tensor: Tensor) -> TensorInfo:
-    flags = Flag(tensor.flags)
+    flags, apart = Flag(tensor.flags), tensor.peers.startswith(BESIDE)
+    ranks = parse_ranks(tensor.peers.removeprefix(BESIDE))
     return TensorInfo(
         tensor.name, _KINDS[tensor.kind], tensor.dtype,
         tuple(int(extent) for extent in tensor.shape.split(",") if extent), tensor.placement,
-        parse_ranks(tensor.peers), bool(flags & Flag.TRAINABLE), bool(flags & Flag.OWNED), bool(flags & Flag.LOCAL),
-        bool(flags & Flag.COPY), bool(flags & Flag.TRAINED_MODEL), bool(flags & Flag.TRANSIENT),
+        () if apart else ranks, bool(flags & Flag.TRAINABLE), bool(flags & Flag.OWNED), bool(flags & Flag.LOCAL),
+        bool(flags & Flag.COPY), bool(flags & Flag.TRAINED_MODEL), bool(flags & Flag.TRANSIENT), ranks if apart else (),
     )  # fmt: skip

@@ -151,10 +151,13 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     why = _WHY_OF.get((kind, how), _WHY.get(how, "")) + narrowed.reading(how, found)
     if how is How.UNREDUCED and any(is_wrapped_alone(one.entry) for one in found):
         why += ". Their wrapper was given a process group of one rank, in which there is nobody to reduce with"
+    replicas = any(one.entry.beside for one in found)
+    if replicas:
+        why += ". These ranks hold the same shard, of different replicas by their mesh"
     sure = all(one.sure for one in found)
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
-    key = f"{how.value}_by_hand" if how in _BY_HAND and by_hand else how.value
+    key = f"{how.value}_by_hand" if how in _BY_HAND and (by_hand or replicas) else how.value
     if kind == "divergence.parameter" and narrowed.are_places(how, found):
         key = "flipped"
     cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))

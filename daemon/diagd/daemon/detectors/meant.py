@@ -4,7 +4,7 @@ from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, is_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import communicates, mixes, only_averages
+from diagd.daemon.detectors.replicas import averages_over, communicates, mixes, only_averages
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -22,6 +22,8 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     make the same updates of it, as after a reduction by hand.
     """
     siblings = models.of(entry)
+    if entry.beside and not models.once(("averaged", entry.beside), lambda: averages_over(state, entry.beside)):
+        return False  # stages of a pipeline hold parts of one name too, and so do experts
     if _is_trained_for_others(entry, models):
         return False
     if how is How.NEVER:
@@ -50,7 +52,7 @@ def _has_parted_by_fault(model: list[Entry]) -> bool:
 
 
 def _gradients(weight: Entry, models: Models) -> list[Entry]:
-    """Its gradient, as each set of ranks has it that is compared with one another."""
+    """Its gradient on its ranks."""
 
     def by_name() -> dict[str, list[Entry]]:
         found: dict[str, list[Entry]] = {}
@@ -59,7 +61,8 @@ def _gradients(weight: Entry, models: Models) -> list[Entry]:
                 found.setdefault(entry.name, []).append(entry)
         return found
 
-    return models.once(("gradients", model_of(weight)), by_name).get(weight.name, [])
+    mine = models.once(("gradients", model_of(weight)), by_name).get(weight.name, [])
+    return [entry for entry in mine if entry.together == weight.together]
 
 
 def _is_of_own_part(entry: Entry, models: Models) -> bool:

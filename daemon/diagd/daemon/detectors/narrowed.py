@@ -51,8 +51,8 @@ def with_places(finding: Finding, state: JobState, found: list[Parted]) -> Findi
 
     Of gradients, which are gone by then, in the weights that were made from them.
     """
-    weights = {(one.name, one.peers): one for one in state.tensors.entries if one.kind == "parameter" and one.where}
-    entries = [weights.get((p.entry.name, p.entry.peers)) if p.entry.kind == "gradient" else p.entry for p in found]
+    weights = {(one.name, one.together): one for one in state.tensors.entries if one.kind == "parameter" and one.where}
+    entries = [weights.get((p.entry.name, p.entry.together)) if p.entry.kind == "gradient" else p.entry for p in found]
     said = [(one.where, text) for one in entries if one is not None and one.where and (text := evidence(one))]
     more = tuple(Evidence(text, "ledger", step=where.step) for where, text in said[:SHOWN])
     first = finding.causes[0]

@@ -29,8 +29,8 @@ _DECOUPLED = ("AdamW", "NAdamW", "Lion", "LAMB")  # their moments do not know th
 def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
     """The gradients that explain why weights parted, in the order in which they differed."""
     told = []
-    for key in sorted({(model_of(one.entry), one.entry.peers) for one in found if _may_be_explained(one)}):
-        weights = [one for one in found if _may_be_explained(one) and key == (model_of(one.entry), one.entry.peers)]
+    for key in sorted({(model_of(one.entry), one.entry.together) for one in found if _may_be_explained(one)}):
+        weights = [one for one in found if _may_be_explained(one) and key == (model_of(one.entry), one.entry.together)]
         told += _of_model(state, weights)
     told += _of_sent_out(state)
     return sorted(told, key=lambda one: one.since)
@@ -38,10 +38,10 @@ def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
 
 def by_equal_gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
     """The same; of weights that parted with the first updates it is told where their gradients were equal."""
-    given = {(e.name, e.peers): e.agreement for e in state.tensors.entries if e.kind == "gradient"}
+    given = {(e.name, e.together): e.agreement for e in state.tensors.entries if e.kind == "gradient"}
 
     def told(one: Parted) -> Parted:
-        seen = given.get((one.entry.name, one.entry.peers))
+        seen = given.get((one.entry.name, one.entry.together))
         equal = seen is not None and not seen.parts and seen.last_equal >= one.since
         return replace(one, how=How.UPDATED) if equal and one.how is How.UNREDUCED else one
 
@@ -79,8 +79,8 @@ def _may_be_explained(one: Parted) -> bool:
 
 
 def _of_model(state: JobState, weights: list[Parted]) -> list[Parted]:
-    model, peers = model_of(weights[0].entry), weights[0].entry.peers
-    entries = [e for e in state.tensors.entries if e.peers == peers and model_of(e) == model]
+    model, peers = model_of(weights[0].entry), weights[0].entry.together
+    entries = [e for e in state.tensors.entries if e.together == peers and model_of(e) == model]
     given = {e.name: e for e in entries if e.kind == "gradient"}
     if any(_is_void(one.entry, given.get(one.entry.name)) for one in weights):
         return []

@@ -14,7 +14,7 @@ from diagd.daemon.state.ledger import Entry
 
 def parted(state: JobState) -> list[Parted]:
     """All such tensors, in the order in which they parted."""
-    given = {(e.name, e.peers): e for e in state.tensors.entries if e.kind == "gradient" and e.agreement.parts}
+    given = {(e.name, e.together): e for e in state.tensors.entries if e.kind == "gradient" and e.agreement.parts}
     beside = _proven(state)
     return _all_judged(state, lambda entry: _is_seen(entry, given) or _is_with(entry, beside, state.tensors.asked))
 
@@ -26,10 +26,10 @@ def suspected(state: JobState) -> list[Parted]:
     """
     if not any(entry.agreement.unequal for entry in state.tensors.entries):
         return []
-    found = {(one.entry.kind, one.entry.name, one.entry.peers): one for one in parted(state)}
+    found = {(one.entry.kind, one.entry.name, one.entry.together): one for one in parted(state)}
     for one in _all_judged(state, lambda entry: entry.agreement.unequal == 1 and bool(entry.peers)):
         if one.sure:
-            found.setdefault((one.entry.kind, one.entry.name, one.entry.peers), one)
+            found.setdefault((one.entry.kind, one.entry.name, one.entry.together), one)
     return sorted(found.values(), key=lambda one: one.since)
 
 
@@ -41,13 +41,13 @@ def _all_judged(state: JobState, is_meant: Callable[[Entry], bool]) -> list[Part
 
 def _proven(state: JobState) -> list[tuple[tuple[int, ...], list[list[int]]]]:
     """Between which ranks tensors were found to differ more than once, and how these ranks are parted."""
-    return [(e.peers, e.agreement.classes) for e in state.tensors.entries if e.agreement.unequal >= SEEN_TWICE]
+    return [(e.together, e.agreement.classes) for e in state.tensors.entries if e.agreement.unequal >= SEEN_TWICE]
 
 
 def _is_with(entry: Entry, beside: list[tuple[tuple[int, ...], list[list[int]]]], asked: Container[int]) -> bool:
     """Whether it differed between the same ranks as others that do for longer, when all were looked at at once."""
     seen = entry.agreement
-    return seen.unequal == 1 and seen.first_unequal in asked and (entry.peers, seen.classes) in beside
+    return seen.unequal == 1 and seen.first_unequal in asked and (entry.together, seen.classes) in beside
 
 
 def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> bool:
@@ -55,7 +55,7 @@ def _is_seen(entry: Entry, given: dict[tuple[str, tuple[int, ...]], Entry]) -> b
     seen = entry.agreement
     if seen.unequal != 1 or entry.kind != "parameter":
         return seen.unequal >= SEEN_TWICE
-    gradient = given.get((entry.name, entry.peers))
+    gradient = given.get((entry.name, entry.together))
     parts = gradient.agreement.parts if gradient is not None else ()
     return any(step > seen.last_equal and classes == seen.classes for step, classes in parts)
 

@@ -54,6 +54,12 @@ def only_averages(state: JobState, rank: int) -> bool:
     return fact is not None and fact[1] == "none"
 
 
+def averages_over(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether these ranks are a group over which all of them are known to add up more than figures at their steps."""
+    told = (state.signals.fact(rank, "data/averages") for rank in ranks)
+    return all(fact is not None and ranks in map(members, fact[1].split()) for fact in told)
+
+
 def members(text: str) -> tuple[int, ...]:
     """Ranks as the probe writes them: `first:last:step`, or one by one; none where that cannot be read."""
     try:

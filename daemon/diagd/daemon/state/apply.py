@@ -220,7 +220,8 @@ def _ledger_news(message: agent_pb2.Ledger) -> LedgerNews:
 
 def _tensor_info(message: agent_pb2.LedgerTensor) -> TensorInfo:
     values = {name: getattr(message, name) for name in TensorInfo.__slots__}
-    return TensorInfo(**{**values, "shape": tuple(message.shape), "peers": tuple(message.peers)})
+    lists = {name: tuple(getattr(message, name)) for name in ("shape", "peers", "beside")}
+    return TensorInfo(**{**values, **lists})
 
 
 def signal_values(window: agent_pb2.Window) -> list[SignalNews]:

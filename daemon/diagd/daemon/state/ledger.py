@@ -42,6 +42,12 @@ class Entry:
     infos: dict[int, TensorInfo] = field(default_factory=dict)  # by rank
     agreement: Agreement = field(default_factory=Agreement)
     where: Where | None = None  # the rows that differed when they were last looked at
+    beside: tuple[int, ...] = ()  # as in TensorInfo
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """The ranks that hold one part of it, by wrapper or mesh; empty where neither says anything."""
+        return self.peers or self.beside
 
 
 class TensorLedger:
@@ -53,7 +59,7 @@ class TensorLedger:
         self.answers: dict[int, tuple[int, int]] = {}  # rank -> the last request that was done, and its step
         self.asked: set[int] = set()  # steps after which digests were taken because they were asked for
         self._parts = PartBook()
-        self._index: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._index: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], int] = {}
         self._rows: dict[int, tuple[int, dict[int, int]]] = {}  # rank -> (pid, row -> entry)
         self._known: dict[TensorInfo, TensorInfo] = {}
         self._steps: Ints = np.full((0, KEPT), NONE, np.int64)
@@ -115,11 +121,11 @@ class TensorLedger:
         self._grow(news.rank)
 
     def _entry(self, info: TensorInfo) -> int:
-        key = info.kind, info.name, info.peers
+        key = info.kind, info.name, info.peers, info.beside
         index = self._index.get(key)
         if index is None:
             index = self._index[key] = len(self.entries)
-            self.entries.append(Entry(*key))
+            self.entries.append(Entry(info.kind, info.name, info.peers, beside=info.beside))
         return index
 
     def _forget(self, rows: dict[int, int]) -> None:

@@ -20,6 +20,7 @@ class TensorInfo:
     copy: bool = False  # of the untrained twin of a trained model
     trained_model: bool = True
     transient: bool = False  # a buffer that is not saved with its module
+    beside: tuple[int, ...] = ()  # hold the same part of it, and nothing says that they must hold the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ HEADER = struct.Struct("<8sIIIIq")  # magic, version, size, pid, spare, written_
 NUMBERS_AT = 64  # int64 each
 ROWS_AT = 128
 MAX_ROWS = 8192
+BESIDE = "~"  # before the ranks of a tensor that nothing says are to hold the same
 # name, shape ("128,64"), dtype, placement, peers ("0-3"): offsets of strings; kind, flags, number of elements
 ROW = struct.Struct("<IIIIIBBHq32x")
 STRINGS_AT = ROWS_AT + MAX_ROWS * ROW.size
@@ -86,7 +87,7 @@ class Tensor(NamedTuple):
     dtype: str
     shape: str
     placement: str
-    peers: str  # the global ranks that must hold the same, by its wrapper or mesh; empty where nothing says so
+    peers: str  # the global ranks that must hold the same, by its wrapper or mesh; after BESIDE those that may have to
     flags: int
     numel: int
 

@@ -137,7 +137,7 @@ class Ledger(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ..., part_rows: _Optional[bytes] = ..., part_steps: _Optional[bytes] = ..., part_firsts: _Optional[bytes] = ..., part_stops: _Optional[bytes] = ..., part_digests: _Optional[bytes] = ..., answered: _Optional[int] = ..., answer: _Optional[int] = ...) -> None: ...
 
 class LedgerTensor(_message.Message):
-    __slots__ = ("name", "kind", "dtype", "shape", "placement", "peers", "trainable", "owned", "local", "copy", "trained_model", "transient")
+    __slots__ = ("name", "kind", "dtype", "shape", "placement", "peers", "trainable", "owned", "local", "copy", "trained_model", "transient", "beside")
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,7 @@ class LedgerTensor(_message.Message):
     COPY_FIELD_NUMBER: _ClassVar[int]
     TRAINED_MODEL_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     dtype: str
@@ -162,7 +163,8 @@ class LedgerTensor(_message.Message):
     copy: bool
     trained_model: bool
     transient: bool
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., placement: _Optional[str] = ..., peers: _Optional[_Iterable[int]] = ..., trainable: bool = ..., owned: bool = ..., local: bool = ..., copy: bool = ..., trained_model: bool = ..., transient: bool = ...) -> None: ...
+    beside: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., placement: _Optional[str] = ..., peers: _Optional[_Iterable[int]] = ..., trainable: bool = ..., owned: bool = ..., local: bool = ..., copy: bool = ..., trained_model: bool = ..., transient: bool = ..., beside: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FactColumns(_message.Message):
     __slots__ = ("schema", "rows", "rank", "pid", "status", "step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s", "main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s", "finalizing", "phase", "main_state", "phase_words", "main_state_words", "extra")
