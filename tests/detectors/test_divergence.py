@@ -107,7 +107,7 @@ def test_a_plain_part_of_a_trained_model_that_parts_at_once_is_only_likely_wrong
 
 
 def test_shards_of_replicas_that_are_averaged_by_hand_are_compared_between_those_that_hold_the_same() -> None:
-    """Two replicas, each split over a slice of a mesh of two dimensions: ranks 0 and 2 hold one half, 1 and 3 the other."""
+    """Two replicas, split over a slice of a mesh of two dimensions: ranks 0 and 2 hold one half, 1 and 3 the other."""
     shard = TensorInfo("Net.body", shape=(2, 4), placement="dtensor Shard(0)")
 
     def apart(rank: int, step: int) -> int:
