@@ -6,8 +6,9 @@ from typing import Any
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.reporting import job_notes, shown_status
 from diagd.daemon.detectors.lateness import lateness
+from diagd.daemon.detectors.position import waits_of
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Group
+from diagd.daemon.state.model import Group, Operation
 
 SCHEMA = "diagd.status/1"
 LATE_OVER_S = 10.0  # the stretch of which it is told how late ranks are
@@ -81,12 +82,19 @@ def _rank(loop: JobLoop, rank: int, late_s: float | None) -> dict[str, Any]:
 
 def _wait(loop: JobLoop, rank: int) -> dict[str, Any] | None:
     since_s = float(loop.state.columns.wait_s[rank])
-    if since_s <= 0 or loop.state.status(rank).gone:
+    if loop.state.status(rank).gone:
         return None
-    blocking = next((op for op in loop.state.detail(rank).operations if op.blocking), None)
+    if since_s > 0:
+        return _in_wait(loop, next((op for op in loop.state.detail(rank).operations if op.blocking), None), since_s)
+    # What C++ has issued no probe sees; the flight recorder does, where it was asked.
+    held = next((wait for wait in waits_of(loop.state, rank) if not wait.failed), None)
+    return _in_wait(loop, held.op, held.since_s) if held is not None else None
+
+
+def _in_wait(loop: JobLoop, op: Operation | None, since_s: float) -> dict[str, Any]:
     return {
-        "op": blocking.name if blocking else None,
-        "group": blocking.group if blocking else None,
+        "op": op.name if op else None,
+        "group": op.group if op else None,
         "seconds": round(max(loop.state.now_s - since_s, 0.0), 1),
     }
 
