@@ -98,7 +98,7 @@ class Job:
 
     def issued(self, rank: int, name: str, seq: int, group: str = "0", **more: Any) -> Self:
         """It has issued an operation and gone on: a finished one, or an asynchronous one that no one waits for."""
-        op = Operation(name, group, seq, entered_s=self.now_s, site=at("step", line=50), **more)
+        op = Operation(name, group, seq, entered_s=self.now_s, **{"site": at("step", line=50), **more})
         self._detail(rank, history=(*self.ranks[rank].detail.history, op))
         return self.entered(rank, seq, group)
 

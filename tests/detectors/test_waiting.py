@@ -1,7 +1,7 @@
 """The store, group creation, and operations that all have entered."""
 
 import pytest
-from tests.detectors.states import Job, critical, job
+from tests.detectors.states import Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.state.model import Detail
@@ -25,6 +25,25 @@ def test_ranks_that_want_different_keys_are_two_findings() -> None:
     assert job(2).wants_key(0, "a").wants_key(1, "b").passes(2).kinds() == {
         ("hang.store_wait", (0,), "critical"), ("hang.store_wait", (1,), "critical"),
     }  # fmt: skip
+
+
+def test_ranks_that_want_keys_alike_at_one_line_are_one_finding() -> None:
+    made = job(3).waits(0, seq=8)
+    for rank in (1, 2):
+        made.wants_key(rank, f"go/{rank}", site=at("start", line=7))
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks, found.names) == ("hang.store_wait", (1, 2), ("go/1", "go/2"))
+    assert found.causes[0].key == "key"
+
+
+def test_a_key_that_each_rank_spells_in_its_own_way_is_told_so() -> None:
+    made = job(3).waits(0, seq=8).issued(0, "STORE_SET", 0, group="", detail="packed/-7a1c9f31", site=at("get", line=6))
+    for rank, token in ((1, "81c09c15"), (2, "49217f13")):
+        made.wants_key(rank, f"packed/{token}", site=at("get", line=8))
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.store_wait", (1, 2), "apart")
+    assert found.causes[0].evidence[0].what == "set 'packed/-7a1c9f31' in get (train.py:6)"
+    assert "store key 'packed/81c09c15, packed/49217f13'" in found.summary
 
 
 def test_a_key_that_someone_may_still_set_is_no_catastrophe() -> None:

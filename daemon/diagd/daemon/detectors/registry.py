@@ -27,6 +27,7 @@ from diagd.daemon.detectors import (
     silent,
     slow,
     slow_finding,
+    store_apart,
     store_keys,
     storing,
     threads,
@@ -147,7 +148,7 @@ def _roots(scene: Scene) -> Iterator[Finding]:
             found = _single(scene, component[0], keys)
         if found is not None:
             yield found
-    for ranks in store_keys.not_to_come(scene, store_keys.grouped(scene, keys)):
+    for ranks in store_apart.merged(scene, store_keys.not_to_come(scene, store_keys.grouped(scene, keys))):
         if (found := storing.store_wait(scene, ranks)) is not None:
             yield found
     yield from _creations(scene)

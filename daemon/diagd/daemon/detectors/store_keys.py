@@ -35,9 +35,10 @@ def grouped(scene: Scene, waits: Mapping[str, Sequence[int]]) -> list[tuple[int,
 
 
 def missed(scene: Scene, ops: Iterable[Operation]) -> tuple[str, ...]:
-    """The keys that all of these operations wait for in vain; those of the first where they have none in common."""
+    """The keys that all of these operations wait for in vain; those of each where they have none in common."""
     each = [unset(scene, op) for op in ops]
-    return tuple(key for key in each[0] if all(key in keys for keys in each)) or each[0]
+    common = tuple(key for key in each[0] if all(key in keys for keys in each))
+    return common or tuple(dict.fromkeys(key for keys in each for key in keys))
 
 
 def owner(scene: Scene, key: str, ranks: Sequence[int]) -> int | None:

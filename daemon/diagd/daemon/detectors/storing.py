@@ -1,6 +1,6 @@
 """The root of the waits waits for the store: for a key, or for the workers of a store of the script's own."""
 
-from diagd.daemon.detectors import places, store_keys, words
+from diagd.daemon.detectors import places, store_apart, store_keys, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
@@ -9,6 +9,11 @@ from diagd.daemon.detectors.waiting import all_waiting
 from diagd.daemon.state.model import Operation
 
 MOST_SHOWN = 4  # waits that are told as evidence
+KEYS_SHOWN = 3
+_APART = (
+    "the ranks mean one key and spell it differently: it holds something that is another in each process, such as the"
+    " hash of a text, the id of an object, a time or a path of its own"
+)
 
 
 def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
@@ -31,7 +36,12 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
     )
     shown = [Evidence(f"in {words.op_text(w.op)}{scene.lasting(scene.age_s(w))}", "probe", w.rank) for w in waits]
     told = tuple(shown[:MOST_SHOWN])
-    cause = _workers(scene, wait, missing, closed, told) if joins else _key(scene, keys[0], missing, closed, told)
+    if joins:
+        cause = _workers(scene, wait, missing, closed, told)
+    elif not missing and (apart := store_apart.spelled_apart(scene, [w.op for w in waits])):
+        cause = Cause("apart", _APART, 0.8 if closed else 0.6, Basis.INFERENCE, (*apart, *told))
+    else:
+        cause = _key(scene, keys[0], missing, closed, told)
     return Finding(
         kind="hang.store_wait", severity=_severity(scene, ranks, age_s, closed), ranks=culprits,
         waiting_ranks=waiting, op_name=wait.op.name, names=keys or (wait.op.detail,), causes=(cause,),
@@ -73,7 +83,7 @@ def _owners(scene: Scene, keys: tuple[str, ...], ranks: tuple[int, ...]) -> tupl
 def _key_said(
     scene: Scene, wait: Wait, ranks: tuple[int, ...], keys: tuple[str, ...], owners: tuple[int, ...]
 ) -> str:  # fmt: skip
-    shown = ", ".join(keys)
+    shown = ", ".join(keys[:KEYS_SHOWN]) + (f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else "")
     siblings = _setters(scene, keys[0])
     who = f"; {words.ranks_text(siblings)} set keys like it before" if siblings and not owners else ""
     whose = f"{words.ranks_text(owners)} {words.verb(owners, 'has', 'have')} not set" if owners else "no rank has set"
