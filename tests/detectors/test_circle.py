@@ -256,6 +256,28 @@ def test_who_turns_to_a_rank_that_has_done_its_share_is_at_fault(exchanged: bool
     assert ("has done its sends and receives of this step with others" in found.summary) == exchanged
 
 
+@pytest.mark.parametrize(("of_usual", "culprits"), [(2, (0, 1)), (1, (1,))])
+def test_who_goes_to_a_collective_with_fewer_sends_than_in_the_steps_before_is_at_fault(
+    of_usual: int, culprits: tuple[int, ...]
+) -> None:
+    hop = at("pass_on", line=9)
+    met = job(2, groups={"ring": (0, 1)}).train(0, 1).passes(6)
+    for rank in (0, 1):
+        last_s = met.ranks[rank].facts.step_s
+        for step in range(-6, 1):
+            for number in range(2 if step < 0 or rank == 0 else of_usual):
+                at_s = last_s + 0.5 * step + 0.05 + 0.1 * number
+                for name in ("SEND", "RECV"):
+                    met.did(rank, name, hop, peer=1 - rank, entered_s=at_s)
+            if step < 0:
+                met.did(rank, "ALLREDUCE", at("step", line=50), seq=50 + step, entered_s=last_s + 0.5 * step + 0.4)
+    met.rest(0, 1).passes(0.3)
+    met.waits(1, seq=50).receives(0, peer=1, group="ring", site=hop)
+    found = next(one for one in met.passes(2).find() if one.kind == "hang.group_cycle")
+    assert found.ranks == culprits
+    assert ("with fewer sends or receives than in the steps before" in found.summary) == (culprits == (1,))
+
+
 @pytest.mark.parametrize(("usual", "culprits"), [(2, (1,)), (0, (0,))])
 def test_who_sends_to_a_rank_that_it_never_sent_to_is_at_fault_and_not_that_one(
     usual: int, culprits: tuple[int, ...]

@@ -25,7 +25,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
-    if kind == "hang.p2p_unmatched" and _history_is_coming(scene, waits):
+    if "p2p" in kinds and _history_is_coming(scene, waits):
         return None
     odd = odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
     tags = _tags_apart(waits)

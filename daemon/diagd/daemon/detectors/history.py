@@ -142,14 +142,25 @@ def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
 
 def has_done_its_share(scene: Scene, rank: int, name: str) -> bool:
     """Whether it has finished as many sends, or receives, since its last step as it usually does in one."""
+    done, usual = _share(scene, rank, name)
+    return usual >= 1 - NEARLY and done >= usual - NEARLY
+
+
+def has_left_some_out(scene: Scene, rank: int, name: str) -> bool:
+    """Whether it has finished fewer than that, by one at least."""
+    done, usual = _share(scene, rank, name)
+    return done <= usual - 1 + NEARLY / STEPS_BACK
+
+
+def _share(scene: Scene, rank: int, name: str) -> tuple[int, float]:
+    """How many sends, or receives, it has finished since its last step, and how many it did in the steps before."""
     columns = scene.state.columns
     began_s, step_s = float(columns.step_s[rank]), float(columns.step_interval_s[rank])
     if step_s == NEVER or step_s <= 0:
-        return False
+        return 0, 0.0
     done = [op.entered_s - began_s for op in scene.state.detail(rank).history
             if op.p2p and op.name == name and op.returned_s is not None and not op.failed]  # fmt: skip
-    usual = sum(-STEPS_BACK * step_s < at <= 0 for at in done) / STEPS_BACK
-    return usual >= 1 - NEARLY and sum(at > 0 for at in done) >= usual - NEARLY
+    return sum(at > 0 for at in done), sum(-STEPS_BACK * step_s < at <= 0 for at in done) / STEPS_BACK
 
 
 def _went_on(detail: Detail | None, receiver: int) -> bool:

@@ -63,6 +63,14 @@ def _to_who_is_done(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[
     return tuple(sorted(wanted))
 
 
+def _went_early(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    """Who is in a collective while another one waits for a send or recv with it, of which it did more until now."""
+    gone = set(left_alone(waits))
+    wanted = {w.op.peer: RECV if w.op.name == SEND else SEND for w in waits.values() if w.kind == "p2p"}
+    early = {r for r, name in wanted.items() if r in gone and history.has_left_some_out(scene, r, name)}
+    return tuple(sorted(early)) if early == gone else ()
+
+
 def _is_left(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
     return left
 
@@ -84,6 +92,7 @@ Rule = Callable[[Scene, Waits, tuple[int, ...]], tuple[int, ...]]
 _NOT_THERE = "not in the send or recv that others wait for"
 _NEW = "turned to a partner that it never sent to or received from before"
 _DONE = "turned to a partner that has done its sends and receives of this step with others"
+_EARLY = "gone to a collective with fewer sends or receives than in the steps before"
 _KEPT = "gone on with the same partners, while most ranks have turned to others"
 _WITHOUT = "gone on without a send that went before each receive until now"
 # What is known, who is at fault by that, and it in words of one rank and of several; empty: no more than the order.
@@ -91,6 +100,7 @@ _RULES: tuple[tuple[Rule, str, str], ...] = (
     (_strayed, "", ""),
     (_to_a_stranger, f"has {_NEW}", f"have {_NEW}"),
     (_to_who_is_done, f"has {_DONE}", f"have {_DONE}"),
+    (_went_early, f"has {_EARLY}", f"have {_EARLY}"),
     (_is_left, "", ""),
     (_kept_partner, f"has {_KEPT}", f"have {_KEPT}"),
     (_new_partner, f"has {_NEW}", f"have {_NEW}"),

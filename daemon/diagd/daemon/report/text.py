@@ -15,7 +15,7 @@ _MAX_NOTE = 120
 _MAX_BECAUSE = 220
 _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
-OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle")
+OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle", "hang.store_wait")
 _EVIDENCE = 2
 _EARLIER = 3  # incidents of attempts before this one, in the summary
 _COLOURS = {"critical": "\033[1;31m", "warning": "\033[1;33m", "info": "\033[1m"}
