@@ -11,6 +11,7 @@ from diagd.daemon.detectors.attention import attention
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.detectors.slowness import suspects
 from diagd.daemon.state.model import Facts, Status
 from diagd.daemon.state.pace import Pace
 
@@ -378,6 +379,32 @@ def test_rank_0_that_saves_now_and_then_is_no_straggler() -> None:
     training = Training(4).goes(6)
     for _ in range(30):
         assert training.goes(1, own).find() == ()
+
+
+def evaluating(seconds: dict[int, float]) -> Training:
+    """Each ten steps all of three ranks evaluate, some of them for longer."""
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "eval": seconds.get(rank, 0.3) if step % 10 == 9 else 0.0}
+
+    return Training(3).goes(40, own)
+
+
+def test_a_rank_that_takes_longer_over_what_all_evaluate_is_slow() -> None:
+    training = evaluating({1: 0.9})
+    found = training.finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("slow.straggler", (1,), (0, 2))
+    assert "600 ms after the first" in found.causes[0].evidence[0].what
+    assert suspects(training.state) == (1,)
+
+
+@pytest.mark.parametrize("seconds", [{}, {0: 0.9}, {1: 0.9, 0: 0.0, 2: 0.0}, {1: 0.4}])
+def test_a_rank_that_evaluates_alone_or_gathers_what_all_have_evaluated_or_is_hardly_longer_is_not(
+    seconds: dict[int, float],
+) -> None:
+    training = evaluating(seconds)
+    assert training.find() == ()
+    assert suspects(training.state) == ()
 
 
 def test_a_slow_first_step_is_no_baseline_and_no_fault() -> None:

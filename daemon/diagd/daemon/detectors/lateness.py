@@ -11,8 +11,9 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
+from diagd.daemon.detectors.slowness import meant_s
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.pace import Pace
+from diagd.daemon.state.pace import PAUSES, Pace
 
 FRESH_S = 8.0  # older arrivals say nothing of now,
 FRESH_PART = 0.25  # but for so much of a longer stretch: of steps that take seconds
@@ -21,7 +22,6 @@ ENOUGH_RANKS = 16  # of a large group
 FELT_S = 0.002  # a spread below this is the clocks' and the scheduler's
 
 STRAY = 256  # what one look adds of one source: beyond so many older ones in a row there is nothing newer
-PAUSES = ("checkpoint", "eval")
 
 Place = tuple[str, int]  # group, place in its order
 
@@ -71,15 +71,15 @@ def lateness(state: JobState, since_s: float) -> list[Lateness]:
     by_group: dict[str, list[Meeting]] = defaultdict(list)
     for (group, _), meeting in _meetings(state, since_s).items():
         by_group[group].append(meeting)
-    # What a rank saves or evaluates alone makes the others wait too, and is meant to.
-    meant_s = {r: pace.spent_s(PAUSES, since_s) for r, pace in state.paces.items()}
+    paused_s = [{r: pace.spent_s((p,), since_s) for r, pace in state.paces.items()} for p in PAUSES]
     held_s = {r: pace.held_s(since_s) for r, pace in state.paces.items()}
     found = []
     for meetings in by_group.values():
         members = meetings[0].late_s
         # Who was held in sends and receives for longer than the others has come late because of that.
         least_s = min(held_s[r] for r in members)
-        excused_s = {r: meant_s[r] + held_s[r] - least_s for r in members}
+        meant = [meant_s({r: spent_s[r] for r in members}) for spent_s in paused_s]
+        excused_s = {r: sum(one[r] for one in meant) + held_s[r] - least_s for r in members}
         if (made := _summed(meetings, excused_s, state.now_s)) is not None:
             found.append(made)
     return sorted(found, key=lambda made: (-max(made.cost_s.values()), -made.meetings))

@@ -1,11 +1,12 @@
 """One rank, or a few, that the others wait for."""
 
+from collections.abc import Sequence
 from math import inf
 from statistics import median
 
 from diagd.daemon.detectors import bursts, laggards, looks, partners, slow_causes, slowness, words
 from diagd.daemon.detectors.finding import Cause, Evidence, Finding
-from diagd.daemon.detectors.lateness import Lateness, lateness
+from diagd.daemon.detectors.lateness import Delay, Lateness, lateness
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.slow_finding import because, finding_of
 from diagd.daemon.detectors.slowness import Current
@@ -107,9 +108,10 @@ def _straggling(
         f"{words.ranks_text(ranks)} {words.verb(ranks, 'is', 'are')} slow {how}: the others wait"
         f" {100 * late.share(worst):.0f} % of the time for {words.verb(ranks, 'it', 'them')}, {because(ranks, why)}"
     )
-    by_s = lost_s if often else median(delay.by_s for delay in late.lasts[worst])
+    delays = late.lasts[worst] if often else _weighty(late.lasts[worst])
+    by_s = lost_s if often else median(delay.by_s for delay in delays)
     said_late = (
-        f"came last to {len(late.lasts[worst])} of {late.meetings} operations, {1000 * by_s:.0f} ms"
+        f"came last to {len(delays)} of {late.meetings} operations, {1000 * by_s:.0f} ms"
         f"{' a step' if often else ''} after the first, over {words.seconds_text(late.span_s)}"
     )
     evidence = (
@@ -121,6 +123,12 @@ def _straggling(
     beyond = looks.Beyond(seen_since_s, OFTEN * late.share(worst) if seen_since_s < inf else 0.0)
     backward = slow_causes.may_be_backward(excess)
     return finding_of(scene, kind, ranks, rest, said, cause, backward=backward, beyond=beyond)
+
+
+def _weighty(delays: Sequence[Delay]) -> list[Delay]:
+    """Those of which each counts: beside bursts any rank is the last one now and then, by a few milliseconds."""
+    longest_s = max(delay.by_s for delay in delays)
+    return [delay for delay in delays if delay.by_s >= OFTEN * longest_s]
 
 
 def _growing(scene: Scene, rank: int, others: list[int]) -> str:
