@@ -145,3 +145,14 @@ def test_moments_at_another_parameters_place_are_told_with_whose_they_were() -> 
     broken = job(1).train(0).passes(1.0)
     broken.state.signals.put_fact(0, "checkpoint/moved", 60, "cut off")
     assert not [f for f in broken.find() if f.kind == "divergence.checkpoint"]
+
+
+def test_weights_that_are_loaded_from_the_models_own_tensors_are_told_with_the_line() -> None:
+    made = job(2).train(0, 1).passes(1.0)
+    for rank in (0, 1):
+        text = "Net|21|8|enc.weight,enc.bias,head.weight|/job/train.py\t31\tupdate"
+        made.state.signals.put_fact(rank, "checkpoint/itself", 61, text)
+    (found,) = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert (found.ranks, found.severity, found.causes[0].key) == ((0, 1), Severity.WARNING, "itself")
+    assert "of Net before step 61 that gave nothing back" in found.summary
+    assert [place.frame.function for place in found.locations] == ["update", "update"]

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from diagd.probes import marks, turns, whose
+from diagd.probes import itself, marks, turns, whose
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -78,6 +78,7 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(
             module.Module, "load_state_dict", lambda f: around_eager(torch, probe, f, _given, _model_took, _ignore)
         )
+        _patches.replace(module.Module, "state_dict", wrapper(probe, itself.asked, itself.given, _ignore))
     elif name == "torch.optim.lr_scheduler":
         for kind in vars(module).values():
             if isinstance(kind, type) and "load_state_dict" in vars(kind):
@@ -108,6 +109,7 @@ def _at_switch(recording: bool) -> None:
     if STATE.forked and STATE.box is None:
         RESUMING.__init__()  # type: ignore[misc]
         forget()
+        itself.forget()
 
 
 def _path(value: Any) -> str | None:
@@ -198,6 +200,7 @@ def _model_took(token: Any, result: Any) -> None:
     if given and "checkpoint/loaded" not in _told:
         _told.add("checkpoint/loaded")
         SIGNALS.fact("checkpoint/loaded", type(module).__name__)
+    itself.look(module, given, step)
     file = RESUMING.file
     if file is not None and not file.model_taken:
         file.model_taken = any(

@@ -1,11 +1,12 @@
 """What a checkpoint holds and the run did not take: tensors under other names, moments, the schedule's position."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from diagd.daemon.detectors import words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.restored import restored
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure
@@ -15,13 +16,13 @@ from diagd.daemon.detectors.whose_moments import whose_moments
 LOADS = 8  # the newest ones
 LEAST, LATEST, FIRST, AFTER = 24, 16, 3, 24  # samples of the loss before, of these the last; samples, steps after it
 LEARNT, BACK = 0.5, 0.6  # of what the loss was at first; of what had been gained
-_PARTS = {"names": 4, "optimizer": 2, "schedule": 2, "moved": 3}  # of each fact
+_PARTS = {"names": 4, "optimizer": 2, "schedule": 2, "moved": 3, "itself": 5}  # of each fact
 _SURE = 0.9  # seen in the rank itself; that it was not meant so is left open
 
 
 def checkpoint(scene: Scene) -> Iterator[Finding]:
     """One finding for each thing that was left in the file, for all ranks that left it there."""
-    for name, tell in (("names", _names), ("optimizer", _optimizer), ("schedule", _schedule), ("moved", _moved)):
+    for name, tell in _TOLD.items():
         facts = {rank: fact for rank in scene.state.ranks() if (fact := _fact(scene, rank, name)) is not None}
         if facts:
             ranks = tuple(sorted(facts))
@@ -130,6 +131,18 @@ def _moved(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
     return _finding("moved", ranks, step, text, seen, (*(one for one, _ in names), what, "optimizer state"))
 
 
+def _itself(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
+    model, taken, count, names, line = told
+    text = (
+        f"{words.ranks_text(ranks)} loaded a state_dict of {model} before step {step} that gave nothing back: its"
+        f" tensors are the model's own, and have moved on with it since step {taken}, before which it was taken"
+    )
+    seen = f"all {count} trained parameters that it holds lie where the model's own do"
+    frame = places.told(line)
+    found = _finding("itself", ranks, step, text, seen, (*names.split(","), "state_dict", "load_state_dict"))
+    return replace(found, locations=tuple(Location(rank, frame) for rank in ranks) if frame is not None else ())
+
+
 def _finding(
     key: str, ranks: tuple[int, ...], step: int, text: str, seen: str, names: tuple[str, ...],
     severity: Severity = Severity.WARNING,
@@ -139,6 +152,7 @@ def _finding(
         "optimizer": "the script loads the model and not the optimizer",
         "schedule": "the script loads the model and not the scheduler",
         "moved": "an optimizer's state is kept by position, and its parameters or groups are in another order now",
+        "itself": "state_dict() hands out references to the live weights, and what was kept of it is no copy",
         "strays": "names in the checkpoint and in the model do not match, and strict=False passes over that",
         "fallen": "what was loaded has the right names and shapes, and is not what was trained: tensors in another"
         " order, of another model or of another time",
@@ -154,3 +168,6 @@ def _finding(
         "divergence.checkpoint", severity, ranks, words.shortened(text), (cause,), names=names, step=step,
         sure=True, goes_on=True, key=key,
     )  # fmt: skip
+
+
+_TOLD = {"names": _names, "optimizer": _optimizer, "schedule": _schedule, "moved": _moved, "itself": _itself}
