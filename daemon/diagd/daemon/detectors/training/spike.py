@@ -15,6 +15,7 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import FLOOR, Curve, coarse, figure, logarithmic, spread, straightened
+from diagd.daemon.detectors.training.needles import needles
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -62,6 +63,7 @@ def spikes(scene: Scene) -> Iterator[Finding]:
     found = [one for rank, curve in losses.items() if (one := spike(rank, curve, wild)) is not None]
     found = [one for one in found if not _follows(one, losses, wild)]
     if not found:
+        yield from needles(run, losses)
         return
     first = min(one.step for one in found)
     began = [one for one in found if one.step == first]
