@@ -7,6 +7,8 @@ import pytest
 from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged, rng
 from tests.detectors.scalars import signals
 
+from diagd.daemon.state.tensors import LedgerNews, TensorInfo
+
 
 def steps(before: Values, *after: Values) -> Floats:
     """One after the other."""
@@ -203,6 +205,16 @@ def test_a_kl_of_few_samples_beside_a_reconstruction_is_no_error(samples: int) -
 def test_a_kl_that_is_next_to_nothing_beside_what_is_decoded() -> None:
     run = logged(kl=steps(np.linspace(0.14, 0.01, 20), np.full(70, 2e-4)), rec=np.full(90, 10.0))
     assert Learning(run).kinds() == [("kl_zero", "warning")]
+
+
+@pytest.mark.parametrize(("head", "kinds"), [("to_logvar", [("kl_zero", "warning")]), ("classifier", [])])
+def test_beside_a_loss_a_kl_is_one_of_codes_where_the_model_has_a_head_for_their_variance(
+    head: str, kinds: list[tuple[str, str]]
+) -> None:
+    fades = steps(np.geomspace(0.25, 0.006, 20), around(0.005, 0.001, 70))
+    run = Learning(logged(kl=fades, nll=np.linspace(55.0, 27.0, 90), loss=np.linspace(55.3, 27.0, 90)))
+    run.job.state.tensors.apply([LedgerNews(0, 100, 0, (TensorInfo(f"Vae.{head}.weight"),))], 1)
+    assert run.kinds() == kinds
 
 
 def test_a_kl_that_was_printed_as_0_is_not_known_to_be() -> None:

@@ -67,3 +67,9 @@ def test_what_has_no_rows_to_read_is_passed_over(told: Told, value: object) -> N
     for step in range(FIRST, FIRST + LOOKS):
         rows.look(value, step)
     assert told == []
+
+
+def test_the_tokens_of_packed_samples_are_no_rows_of_a_batch(told: Told) -> None:
+    for step in range(FIRST, FIRST + LOOKS):
+        rows.look(torch.arange(step, step + 30) % 64, step)
+    assert told == []

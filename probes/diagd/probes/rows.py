@@ -15,6 +15,7 @@ from diagd.probes.signals import SIGNALS
 
 ROWS, LEAST = 24, 6
 BYTES = 256  # of a row, at either end
+TOKEN = 8  # bytes, at most: rows that hold no more are parts of a sample (packed tokens), and come again in any other
 FIRST, LOOKS = 4, 8  # steps in a row are looked at, from the fourth on
 EVERY = 256  # and again
 
@@ -59,6 +60,8 @@ def _hashes(tensors: list[Any]) -> list[str]:
     if rows < LEAST or not readable:
         return []
     places = [(tensor.data_ptr(), tensor.numel() // rows * tensor.element_size()) for tensor in mine]
+    if sum(length for _, length in places) <= TOKEN:
+        return []
     return [f"{_hash(places, row):04x}" for row in range(min(rows, ROWS))]
 
 

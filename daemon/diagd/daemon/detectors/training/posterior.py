@@ -1,5 +1,7 @@
 """A variational autoencoder whose codes tell nothing of the inputs (posterior collapse, arXiv:1901.05534)."""
 
+import re
+
 import numpy as np
 
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
@@ -12,11 +14,12 @@ RECENT = 20  # samples that tell its size
 # A code that told much, and whose end made the loss worse, needs less time.
 ALIVE, LEFT, LOST, SOON = 0.5, 1e-3, 1.5, 15  # nats at its best, of these, times the best loss, samples
 WIDTH = 5
+_LOG_VARIANCE = re.compile(r"log_?var", re.IGNORECASE)
 
 
 def collapsed_posterior(run: Run) -> Finding | None:
     """The first KL term that is as good as nothing beside what is decoded."""
-    whole = run.metric("reconstruction_loss")
+    whole = run.metric("reconstruction_loss") or (run.metric("loss") if _encodes(run) else None)
     for metric in run.metrics("kl"):
         if not len(metric.curve.values) or metric.off_by > NATS:
             continue
@@ -24,6 +27,15 @@ def collapsed_posterior(run: Run) -> Finding | None:
         if found:
             return _finding(run, metric, *found)
     return None
+
+
+def _encodes(run: Run) -> bool:
+    """Whether a model has a head for the logarithm of a variance: its KL is one of codes.
+
+    That of a policy, or of a student, is small by design.
+    """
+    names = (entry.name for entry in run.state.tensors.entries if entry.kind == "parameter")
+    return not run.reinforced and any(_LOG_VARIANCE.search(name) for name in names)
 
 
 def _never_more(metric: Metric, whole: Metric) -> tuple[int, str] | None:
