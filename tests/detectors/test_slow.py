@@ -402,9 +402,18 @@ def test_a_rank_that_takes_longer_over_what_all_evaluate_is_slow() -> None:
 def test_a_rank_that_evaluates_alone_or_gathers_what_all_have_evaluated_or_is_hardly_longer_is_not(
     seconds: dict[int, float],
 ) -> None:
-    training = evaluating(seconds)
-    assert training.find() == ()
+    assert evaluating(seconds).find() == ()
+
+
+def test_a_rank_that_saves_alone_at_nearly_every_step_is_slow() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return {**usual(rank, step), "checkpoint": 0.06 if rank == 0 and step % 8 else 0.0, "disk_wait_s": 0.0}
+
+    training = Training(3).goes(8)
     assert suspects(training.state) == ()
+    found = training.goes(16, own).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("slow.straggler", (0,), (1, 2))
+    assert suspects(training.state) == (0,)
 
 
 def test_a_slow_first_step_is_no_baseline_and_no_fault() -> None:

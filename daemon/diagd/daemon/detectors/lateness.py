@@ -18,6 +18,8 @@ from diagd.daemon.state.pace import PAUSES, Pace
 FRESH_S = 8.0  # older arrivals say nothing of now,
 FRESH_PART = 0.25  # but for so much of a longer stretch: of steps that take seconds
 LEAST_MEETINGS = 6
+LEAST_STEPS = 12
+OFTEN = 0.5  # of the steps; of what a pause takes of each
 ENOUGH_RANKS = 16  # of a large group
 FELT_S = 0.002  # a spread below this is the clocks' and the scheduler's
 
@@ -79,8 +81,9 @@ def lateness(state: JobState, since_s: float) -> list[Lateness]:
         # Who was held in sends and receives for longer than the others has come late because of that.
         least_s = min(held_s[r] for r in members)
         meant = [meant_s({r: spent_s[r] for r in members}) for spent_s in paused_s]
-        excused_s = {r: sum(one[r] for one in meant) + held_s[r] - least_s for r in members}
-        if (made := _summed(meetings, excused_s, state.now_s)) is not None:
+        alone_s = {r: sum(one[r] for one in meant) for r in members}
+        more_s = {r: held_s[r] - least_s for r in members}
+        if (made := _summed(state, meetings, alone_s, more_s)) is not None:
             found.append(made)
     return sorted(found, key=lambda made: (-max(made.cost_s.values()), -made.meetings))
 
@@ -123,10 +126,12 @@ def _seen_members(state: JobState) -> dict[str, list[int]]:
     return {name: ranks for name, ranks in seen.items() if len(ranks) >= max(2, min(len(groups[name]), ENOUGH_RANKS))}
 
 
-def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) -> Lateness | None:
+def _summed(
+    state: JobState, meetings: list[Meeting], alone_s: dict[int, float], held_s: dict[int, float]
+) -> Lateness | None:  # fmt: skip
     meetings.sort(key=lambda m: m.at_s)
     began, ended = meetings[0].at_s, meetings[-1].at_s
-    if len(meetings) < LEAST_MEETINGS or now_s - ended > max(FRESH_S, FRESH_PART * (ended - began)):
+    if len(meetings) < LEAST_MEETINGS or state.now_s - ended > max(FRESH_S, FRESH_PART * (ended - began)):
         return None
     halves: dict[int, list[float]] = {r: [0.0, 0.0] for r in meetings[0].late_s}
     lasts: dict[int, list[Delay]] = {r: [] for r in halves}
@@ -144,6 +149,8 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
             if rank == last and added_s > FELT_S:
                 lasts[rank].append(Delay(meeting.at_s, added_s))
     span_s = max(ended - began, 1e-6)
+    steps = {r: state.paces[r].steps_over(began, ended) for r in lasts}
+    excused_s = {r: held_s[r] + (0.0 if _is_routine(lasts[r], alone_s[r], steps[r]) else alone_s[r]) for r in lasts}
     net = {r: tuple(max(part - excused_s[r] / 2, 0.0) for part in parts) for r, parts in halves.items()}
     source = Counter(m.source for m in meetings).most_common(1)[0][0]
     return Lateness(
@@ -151,6 +158,14 @@ def _summed(meetings: list[Meeting], excused_s: dict[int, float], now_s: float) 
         {r: (first, second) for r, (first, second) in net.items()}, {r: tuple(delays) for r, delays in lasts.items()},
         {r: _apart(added, r) for r in added}, excused_s,
     )  # fmt: skip
+
+
+def _is_routine(delays: Sequence[Delay], paused_s: float, steps: int) -> bool:
+    """Whether its pauses make it late to most steps: then they are none that come now and then, as for a checkpoint."""
+    if steps < LEAST_STEPS:
+        return False
+    usual_s = max(OFTEN * paused_s / steps, FELT_S)
+    return sum(delay.by_s >= usual_s for delay in delays) >= OFTEN * steps
 
 
 def _apart(added: Mapping[int, Sequence[float]], rank: int) -> float:

@@ -11,6 +11,7 @@ from diagd.daemon.state.pace import PAUSES, Rates
 
 CURRENT_S = 3.0
 CURRENT_STEPS = 8
+ALWAYS_S = 10.0
 PAUSED_OVER_S = 30.0  # the stretch over which it is added up what ranks spend beside their steps
 TOGETHER = 0.25  # of what the longest pauses took on one rank, those of each other: all of them evaluate, or save
 SLOWED_RATIO = 1.3  # a step, against what the job has shown
@@ -67,7 +68,7 @@ def is_slowed(now: Rates, usual: Rates) -> bool:
 def suspects(state: JobState) -> tuple[int, ...]:
     """Ranks that do more of their own in a step than the others; where none does, those that were faster before.
 
-    The ones with most of their own work first. Else ranks that take longer over what all do beside the steps.
+    The ones with most of their own work first. Before the latter those that take longer over what is beside the steps.
     """
     steps = pace_of(state)
     if not steps.now:
@@ -76,17 +77,19 @@ def suspects(state: JobState) -> tuple[int, ...]:
     usual_s, step_s = median(own.values()), median(rates.step_s for rates in steps.now.values())
     skewed = [r for r, s in own.items() if s - min(usual_s, _least(own, r)) >= SKEWED_PART * step_s]
     slowed = [r for r, usual in steps.usual.items() if is_slowed(steps.now[r], usual)]
-    return tuple(sorted(skewed or slowed, key=lambda r: (-own[r], r))) or longer_paused(state)
+    return tuple(sorted(skewed or longer_paused(state) or slowed, key=lambda r: (-own.get(r, 0.0), r)))
 
 
 def longer_paused(state: JobState) -> tuple[int, ...]:
-    """Ranks that evaluate, or save, for longer than the others that do it too."""
+    """Ranks that evaluate, or save, for longer than the others that do it too, or at every look."""
     since_s, found = state.now_s - PAUSED_OVER_S, set()
     for pause in PAUSES:
         spent = {r: p.spent_s((pause,), since_s) for r, p in state.paces.items() if not state.status(r).gone}
         meant = meant_s(spent) if len(spent) > 1 and max(spent.values()) > 0 else spent
         least = min(spent.values(), default=0.0)
-        found |= {r for r, s in spent.items() if not meant[r] and s - least >= SKEWED_PART * PAUSED_OVER_S}
+        longer = [r for r, s in spent.items() if s - least >= SKEWED_PART * PAUSED_OVER_S]
+        lately_s = state.now_s - ALWAYS_S
+        found |= {r for r in longer if not meant[r] or state.paces[r].always_pauses(pause, lately_s)}
     return tuple(sorted(found))
 
 

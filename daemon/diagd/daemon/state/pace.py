@@ -3,6 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 from diagd.daemon.state.model import CALL, Detail, Facts, Frame, Operation, Stack
@@ -22,6 +23,7 @@ KEPT_ARRIVALS = 1024
 KEPT_FRAMES = 256
 MOST_THREADS = 3  # of the user's own, beside the main one
 KEPT_PASSED = 256
+PAUSED_LOOKS, NEARLY_ALL = 12, 0.9
 BEST_OF = 6  # from so many windows on, one lucky window is no baseline
 
 Partner = tuple[str, int]  # SEND or RECV and its partner, -1 any; ("", -1) for all other operations together
@@ -220,6 +222,16 @@ class Pace:
             return 0.0
         first = self._at(since_s)
         return sum(self.samples[-1].phases.get(name, 0.0) - first.phases.get(name, 0.0) for name in phases)
+
+    def steps_over(self, since_s: float, until_s: float) -> int:
+        """Steps that it has made in that time, as far as samples reach."""
+        return self._at(until_s).step - self._at(since_s).step if self.samples else 0
+
+    def always_pauses(self, phase: str, since_s: float) -> bool:
+        """Whether it was in that phase in nearly all of the looks between which it has made steps."""
+        mine = [sample for sample in self._whole if sample.at_s >= since_s]
+        longer = [b.phases.get(phase, 0.0) > a.phases.get(phase, 0.0) for a, b in pairwise(mine)]
+        return len(longer) >= PAUSED_LOOKS and sum(longer) >= NEARLY_ALL * len(longer)
 
     def baseline(self) -> Rates | None:
         """What the rank has shown it can do: the fastest of its first windows, or the second fastest of all."""
