@@ -1,8 +1,9 @@
 """Whether a tensor that no wrapper and no mesh declares replicated should be the same on all ranks all the same."""
 
 from diagd.daemon.detectors.differing import SEEN_TWICE, How
+from diagd.daemon.detectors.made_equal import was_made_equal
 from diagd.daemon.detectors.meetings import in_bursts
-from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, is_matrix, model_of
+from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
 from diagd.daemon.detectors.replicas import averages_over, communicates, mixes, only_averages
 from diagd.daemon.state.job import JobState
@@ -10,8 +11,6 @@ from diagd.daemon.state.ledger import NONE, Entry
 
 ALONE = " of one rank"  # of a placement, as the probes tell it
 CHANGES = 2  # samples, no two of which are the same
-SEVERAL = 2  # other matrices
-LARGER = 10.0  # times the first step that was looked at: it is not what the first few steps have made of zeros
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
 
 
@@ -31,7 +30,7 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     if how is How.CHANGED:
         apart = models.once(("apart", model_of(entry)), lambda: _has_parted_by_fault(siblings))
         return apart or _is_given_the_same(entry, models)
-    if how is How.UNREDUCED and _was_made_equal(state, entry, models):
+    if how is How.UNREDUCED and was_made_equal(state, entry, models):
         return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
@@ -74,38 +73,6 @@ def _is_of_own_part(entry: Entry, models: Models) -> bool:
     if not beside and "expert" in module.lower():  # a norm within it
         beside = models.matrices_in(module.rpartition(".")[0])
     return bool(beside) and not any(one.agreement.first_equal for one in beside)
-
-
-def _was_made_equal(state: JobState, weight: Entry, models: Models) -> bool:
-    """Whether it alone began the same on its ranks, while all else that they hold of its model began apart.
-
-    As an embedding that the first and the last stage of a pipeline share. What begins with zeros is alike anyhow.
-    """
-    ranks = frozenset(weight.infos)
-
-    def matrices() -> tuple[int, list[Entry]]:
-        found = [one for one in models.of(weight) if is_matrix(one) and ranks <= set(one.infos)]
-        return len(found), [one for one in found if not _begins_apart(one, set(ranks))]
-
-    if not is_matrix(weight):
-        return False
-    count, alike = models.once(("alike", model_of(weight), ranks), matrices)
-    if count <= SEVERAL or any(one is not weight for one in alike):
-        return False
-    return all(_began_with_values(state, rank, weight.name) for rank in weight.infos)
-
-
-def _begins_apart(entry: Entry, ranks: set[int]) -> bool:
-    classes = entry.agreement.parts[0][1] if entry.agreement.parts and not entry.agreement.first_equal else []
-    return bool(classes) and all(len(ranks & set(alike)) <= 1 for alike in classes)
-
-
-def _began_with_values(state: JobState, rank: int, name: str) -> bool:
-    """Whether it was larger in the first steps than what these have changed of it."""
-    size, change = (state.signals.series(rank, f"{what}/{name}") for what in ("param_norm", "update_norm"))
-    if size is None or change is None or not len(size) or not len(change):
-        return False
-    return float(size.values[0]) > LARGER * float(change.values[0])
 
 
 def is_wrapped_alone(entry: Entry) -> bool:
