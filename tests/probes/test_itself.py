@@ -60,8 +60,13 @@ def test_weights_that_were_kept_as_references_give_nothing_back(facts: list[str]
     assert line.endswith("\ttest_weights_that_were_kept_as_references_give_nothing_back")
 
 
+def detached(state: State) -> State:
+    return {name: one.detach() for name, one in state.items()}
+
+
 @pytest.mark.parametrize(
-    ("keep", "told"), [(copy.deepcopy, False), (cloned, False), (dict, True), (copy.copy, True), (moved, True)]
+    ("keep", "told"),
+    [(detached, True), (copy.deepcopy, False), (cloned, False), (dict, True), (copy.copy, True), (moved, True)],
 )
 def test_whether_it_is_a_copy_is_known_by_where_its_tensors_lie(
     facts: list[str], keep: Callable[[State], State], told: bool
@@ -80,6 +85,16 @@ def test_what_is_taken_and_loaded_in_one_step_may_have_been_filled_in_place(fact
     for one in state.values():
         one.mul_(0.5)  # as an average over ranks, or a distributed checkpoint that is read into it
     net.load_state_dict(state)
+    assert facts == []
+
+
+def test_a_dictionary_of_views_may_be_the_one_that_was_taken_last(facts: list[str]) -> None:
+    net = nn.Linear(3, 4)
+    net.state_dict()
+    step(7)
+    net.load_state_dict(detached(net.state_dict()))
+    assert facts == []
+    net.load_state_dict({name: one.data for name, one in nn.Linear(3, 4).named_parameters()})
     assert facts == []
 
 

@@ -19,8 +19,9 @@ from diagd.probes.state import STATE
 TAKEN = 16  # dictionaries of which it is remembered when they were taken
 NAMES = 3
 
-# By id of a tensor in them: it is a new one for each dictionary. An id that is used again is told anew with it.
-_taken: dict[int, int] = {}
+# By id of a tensor in them, which is a new one for each dictionary: an id that is used again is told anew with it. And
+# by where that lies, for those who make new tensors of it (detach, a view): then the newest dictionary counts.
+_taken: dict[tuple[str, int], int] = {}
 
 
 def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -30,17 +31,18 @@ def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def given(_: Any, state: Any) -> None:
     """It has returned this."""
-    if STATE.live is None or (key := _first(state)) is None:
+    if STATE.live is None:
         return
-    _taken.pop(key, None)
-    _taken[key] = under_way()
-    while len(_taken) > TAKEN:
+    for key in _keys(state):
+        _taken.pop(key, None)
+        _taken[key] = under_way()
+    while len(_taken) > 2 * TAKEN:
         del _taken[next(iter(_taken))]
 
 
 def look(module: Any, state: Any, step: int) -> None:
     """A module has loaded this before the step; tells where all that it trains was its own."""
-    taken = _taken.get(_first(state) or 0)
+    taken = next((_taken[key] for key in _keys(state) if key in _taken), None)
     if taken is None or taken >= step:
         return
     base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of this method
@@ -56,9 +58,11 @@ def forget() -> None:
     _taken.clear()
 
 
-def _first(state: Any) -> int | None:
+def _keys(state: Any) -> tuple[tuple[str, int], ...]:
+    """What a dictionary's first tensor is known by."""
     values = state.values() if isinstance(state, dict) else ()
-    return next((id(one) for one in values if hasattr(type(one), "untyped_storage")), None)
+    first = next((one for one in values if hasattr(type(one), "untyped_storage")), None)
+    return (("id", id(first)), ("at", first.data_ptr())) if first is not None else ()
 
 
 def _is_same(loaded: Any, own: Any) -> bool:
