@@ -156,3 +156,6 @@ def test_weights_that_are_loaded_from_the_models_own_tensors_are_told_with_the_l
     assert (found.ranks, found.severity, found.causes[0].key) == ((0, 1), Severity.WARNING, "itself")
     assert "of Net before step 61 that gave nothing back" in found.summary
     assert [place.frame.function for place in found.locations] == ["update", "update"]
+    made.state.signals.put_fact(0, "checkpoint/itself", 61, "Net|0|8|enc.weight|/job/train.py\t31\tswap")
+    (found,) = [f for f in made.find() if f.kind == "divergence.checkpoint"]
+    assert "hold the other weights that were loaded since it was taken" in found.summary

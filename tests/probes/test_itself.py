@@ -88,6 +88,21 @@ def test_what_is_taken_and_loaded_in_one_step_may_have_been_filled_in_place(fact
     assert facts == []
 
 
+def test_what_is_put_aside_without_a_copy_while_others_are_loaded_is_gone(facts: list[str]) -> None:
+    net, average = nn.Linear(3, 4), nn.Linear(3, 4)
+    step(30)
+    aside = net.state_dict()
+    net.load_state_dict(average.state_dict())
+    net.load_state_dict(aside)
+    (told,) = facts
+    assert told.startswith("Linear|0|2|weight,bias|")
+    facts.clear()
+    copied = cloned(net.state_dict())
+    net.load_state_dict(average.state_dict())
+    net.load_state_dict(copied)
+    assert facts == []
+
+
 def test_a_dictionary_of_views_may_be_the_one_that_was_taken_last(facts: list[str]) -> None:
     net = nn.Linear(3, 4)
     net.state_dict()

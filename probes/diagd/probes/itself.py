@@ -1,11 +1,12 @@
 """Weights that a model is to get back and are its own: `state_dict()` hands out the live tensors, and no copies.
 
-A dictionary that was kept over steps in which the weights moved on holds what they are now, and loading it changes
-nothing. One that is taken and loaded between the same two steps is no such case: a distributed checkpoint is read
-into it, or it is averaged over the ranks in place.
+A dictionary that was kept over steps in which the weights moved on, or while others were loaded (those of an average,
+to evaluate with), holds what they are now, and loading it changes nothing. One that is taken and loaded between the
+same two steps is else no such case: a distributed checkpoint is read into it, or it is averaged in place.
 
-    checkpoint/itself  fact: the model's class, the last step before which the dictionary was taken, how many parameters
-                       it is to give back, some of their names; and the line that loads it
+    checkpoint/itself  fact: the model's class, the last step before which the dictionary was taken (0: in this one, and
+                       other weights were loaded since), how many parameters it is to give back, some of their names;
+                       and the line that loads it
 """
 
 import sys
@@ -22,6 +23,7 @@ NAMES = 3
 # By id of a tensor in them, which is a new one for each dictionary: an id that is used again is told anew with it. And
 # by where that lies, for those who make new tensors of it (detach, a view): then the newest dictionary counts.
 _taken: dict[tuple[str, int], int] = {}
+_lies: dict[tuple[str, int], int] = {}  # where the first tensor of each lies
 
 
 def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -33,29 +35,42 @@ def given(_: Any, state: Any) -> None:
     """It has returned this."""
     if STATE.live is None:
         return
-    for key in _keys(state):
+    keys = _keys(state)
+    for key in keys:
         _taken.pop(key, None)
-        _taken[key] = under_way()
+        _taken[key], _lies[key] = under_way(), keys[-1][1]
     while len(_taken) > 2 * TAKEN:
-        del _taken[next(iter(_taken))]
+        oldest = next(iter(_taken))
+        del _taken[oldest], _lies[oldest]
 
 
 def look(module: Any, state: Any, step: int) -> None:
     """A module has loaded this before the step; tells where all that it trains was its own."""
-    taken = next((_taken[key] for key in _keys(state) if key in _taken), None)
-    if taken is None or taken >= step:
+    if not _taken:
         return
     base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of this method
     trained = {name: one for name, one in base.named_parameters(module) if one.requires_grad and one.numel()}
-    if trained and all(_is_same(state.get(name), one) for name, one in trained.items()):
+    if not trained or not all(_is_same(state.get(name), one) for name, one in trained.items()):
+        _note_others({one.data_ptr() for one in trained.values()})
+        return
+    taken = next((_taken[key] for key in _keys(state) if key in _taken), step)
+    if taken < step:
         names = ",".join(list(trained)[:NAMES])
         line = sites.text_from(sys._getframe(1))
         SIGNALS.fact("checkpoint/itself", f"{type(module).__name__}|{taken}|{len(trained)}|{names}|{line}", step)
 
 
+def _note_others(places: set[int]) -> None:
+    """Other weights were written into those that lie there: dictionaries of them hold these now."""
+    for key, place in _lies.items():
+        if place in places:
+            _taken[key] = 0
+
+
 def forget() -> None:
     """A child of the process has taken none."""
     _taken.clear()
+    _lies.clear()
 
 
 def _keys(state: Any) -> tuple[tuple[str, int], ...]:

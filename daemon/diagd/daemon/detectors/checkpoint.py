@@ -133,9 +133,12 @@ def _moved(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
 
 def _itself(ranks: tuple[int, ...], step: int, told: list[str]) -> Finding:
     model, taken, count, names, line = told
+    moved = f"have moved on with it since step {taken}, before which it was taken"
+    if taken == "0":
+        moved = "hold the other weights that were loaded since it was taken"
     text = (
         f"{words.ranks_text(ranks)} loaded a state_dict of {model} before step {step} that gave nothing back: its"
-        f" tensors are the model's own, and have moved on with it since step {taken}, before which it was taken"
+        f" tensors are the model's own, and {moved}"
     )
     seen = f"all {count} trained parameters that it holds lie where the model's own do"
     frame = places.told(line)
