@@ -360,6 +360,19 @@ def test_statistics_of_replicas_that_no_wrapper_knows_are_worth_knowing() -> Non
     assert not counter.find()
 
 
+@pytest.mark.parametrize("since", [1, 20])
+def test_a_reference_that_all_ranks_call_and_one_has_changed_is_named(since: int) -> None:
+    reference = replace(FROZEN, name="Net (copy).fc.weight", copy=True)
+    made = training({DDP: same, reference: only(0, since)})
+    assert not made.find()  # it may be the average that rank 0 keeps
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "forward/frozen", 1, "Net,Reward")
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.frozen", (0,), "changed")
+    made.state.signals.put_fact(2, "forward/frozen", 1, "Reward")
+    assert not made.passes(1.0).find()
+
+
 @pytest.mark.parametrize(
     ("tensors", "why"),
     [

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import autocast, compiling, inventory, later, overflow, turns
+from diagd.probes import autocast, compiling, inventory, later, overflow, references, turns
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import EAGER, Probe
 from diagd.probes.signals import SIGNALS
@@ -93,6 +93,7 @@ def _at_switch(recording: bool) -> None:
     close()
     if STATE.box is None:
         PASS.__init__()  # type: ignore[misc]  # a forked child begins anew
+        references.forget()
 
 
 def _guarded(
@@ -137,6 +138,7 @@ def _before_backward(_: Any) -> None:
     if not (PASS.calls or PASS.hidden) or PASS.repeating:
         return
     began = time.thread_time_ns()
+    references.tell(top for root in PASS.roots if (top := root()) is not None)
     if PASS.calls:
         SIGNALS.record("autocast/share", PASS.under / PASS.calls)
     if PASS.taken:

@@ -121,13 +121,24 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     info = info_of(entry)
     siblings = models.of(entry)
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
-        return not info.copy and models.once(("few", model_of(entry)), lambda: _few(siblings))
+        if info.copy:
+            return models.once(("reference", model_of(entry)), lambda: _is_reference(state, entry, models))
+        return models.once(("few", model_of(entry)), lambda: _few(siblings))
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
         declared = models.once(("known", model_of(entry)), lambda: any(s.peers or _is_declared(s) for s in siblings))
         return declared or (not is_expert(entry.name) and set(entry.infos) in models.replicas)
     if info.trainable and not info.copy and _is_written_to(state, entry, models):
         return False
     return not (info.copy and _differs_by_design(entry, models))
+
+
+def _is_reference(state: JobState, entry: Entry, models: Models) -> bool:
+    """Whether all of the ranks that share a model call its untrained twin in training, as a reference is."""
+    model = model_of(entry).removesuffix(" (copy)")
+    shared = any(one.peers and set(entry.infos) <= set(one.peers) for one in models.entries.get(model, ()))
+    told = (state.signals.fact(rank, "forward/frozen") for rank in entry.infos)
+    called = all(fact is not None and model in fact[1].split(",") for fact in told)
+    return called and (shared or set(entry.infos) in models.replicas)
 
 
 def _is_written_to(state: JobState, entry: Entry, models: Models) -> bool:

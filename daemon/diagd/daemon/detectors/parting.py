@@ -27,10 +27,15 @@ def suspected(state: JobState) -> list[Parted]:
     if not any(entry.agreement.unequal for entry in state.tensors.entries):
         return []
     found = {(one.entry.kind, one.entry.name, one.entry.together): one for one in parted(state)}
-    for one in _all_judged(state, lambda entry: entry.agreement.unequal == 1 and bool(entry.peers)):
-        if one.sure:
+    for one in _all_judged(state, lambda entry: entry.agreement.unequal == 1 and _may_be_sure(entry)):
+        if one.sure or one.info.copy:
             found.setdefault((one.entry.kind, one.entry.name, one.entry.together), one)
     return sorted(found.values(), key=lambda one: one.since)
+
+
+def _may_be_sure(entry: Entry) -> bool:
+    """Whether its ranks are declared to agree, or it is the twin of what is: that is seldom looked at unasked."""
+    return bool(entry.peers) or any(info.copy for info in entry.infos.values())
 
 
 def _all_judged(state: JobState, is_meant: Callable[[Entry], bool]) -> list[Parted]:
@@ -87,7 +92,10 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     if entry.peers:
         return parted_now(entry, kind, how, sure=True)
     judge = meant.owned if info.owned else meant.left_alone
-    return parted_now(entry, kind, how, sure=False) if judge(state, entry, how, models) else None
+    if not judge(state, entry, how, models):
+        return None
+    # Nothing reduces what is written to frozen weights.
+    return parted_now(entry, kind, How.CHANGED if frozen and how is How.UNREDUCED else how, sure=False)
 
 
 def _counts_what_it_sees(entry: Entry, models: Models) -> bool:
