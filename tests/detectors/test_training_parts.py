@@ -119,6 +119,7 @@ def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
     {"recon_loss": falling(80, 500, 90), "sparsity_loss": np.linspace(0.01, 2, 80)},
     {"loss_box": falling(80, 3, 1), "loss_cls": falling(80, 2, 0.5, seed=1)},
     {"loss_box": falling(80, 400, 100), "loss_cls": falling(80, 2, 0.5, seed=1)},  # small, and falls
+    {"recon": falling(80, 3, 1), "commit": around(0.01, 0.0005, 80)},  # the codes have moved to where they are wanted
 ])  # fmt: skip
 def test_terms_that_learn_are_healthy_whatever_their_size(parts: Scalars) -> None:
     assert Learning(terms(**parts)).kinds() == []

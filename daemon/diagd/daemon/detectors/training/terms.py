@@ -86,10 +86,15 @@ def _drowned(run: Run, fitted: Terms) -> Finding | None:
     if whole <= 0 or shares[main] < (1 - SHARE) * whole:
         return None
     for number, metric in enumerate(fitted.metrics):
-        like = fitted.weights[number] >= COMPARABLE * fitted.weights[main]
+        like = fitted.weights[number] >= COMPARABLE * fitted.weights[main] and not _follows(metric)
         if number != main and like and 0 < shares[number] < SHARE * whole and not _moves(metric):
             return _drowning(run, fitted.metrics[main], metric, float(shares[main] / whole))
     return None
+
+
+def _follows(metric: Metric) -> bool:
+    """Whether it is the distance to codes that move to where the encoder is: small as soon as they do."""
+    return canonical(metric.name) == "commitment_loss"
 
 
 def _moves(metric: Metric) -> bool:
