@@ -37,6 +37,10 @@ def test_a_loss_near_0_that_is_now_and_then_what_it_was_at_first_is_not_told() -
     assert Learning({"loss": learned}).kinds() == []
 
 
+def test_a_loss_around_0_leaps_no_more_than_it_did() -> None:
+    assert Learning({"loss": around(-0.1, 0.1, 200)}).kinds() == []
+
+
 def test_where_rewards_make_the_loss_it_may_leap() -> None:
     rewards = {"logged/reward": around(0.5, 0.05, 200), "logged/entropy": around(2.0, 0.01, 200)}
     assert Learning({"loss": leaping((80, 105, 130), 4000.0), **rewards}).kinds() == []

@@ -50,13 +50,13 @@ def needles(run: Run, losses: Mapping[int, Curve]) -> Iterator[Finding]:
 
 def _places(curve: Curve) -> list[int]:
     """Where the loss leaps and has come back soon after."""
-    values = curve.values
+    values = np.abs(curve.values)  # of a loss around 0 the sign says nothing
     if len(values) <= LEAST:
         return []
     highest, found = float(values[:LEAST].max()), []
     for at in range(LEAST, len(values)):
         value = float(values[at])
-        if value <= max(TIMES * highest, UNTRAINED * curve.begin(), 0.0):
+        if value <= max(TIMES * highest, UNTRAINED * abs(curve.begin())):
             highest = max(highest, value)
         elif float(values[at + 1 : at + 1 + OVER].min(initial=np.inf)) < BACK * value:
             found.append(at)
