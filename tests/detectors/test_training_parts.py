@@ -106,6 +106,14 @@ def test_a_reconstruction_that_gets_worse_under_another_term_is_drowned() -> Non
     assert Learning(run).kinds() == [("loss_component", "warning")]
 
 
+@pytest.mark.parametrize(("name", "kinds"), [("loss_bc", [("loss_component", "warning")]), ("loss_reg", [])])
+def test_a_term_of_which_nothing_reaches_the_weights_is_drowned_however_it_wanders(
+    name: str, kinds: list[tuple[str, str]]
+) -> None:
+    wanders = 1.9 + 0.6 * np.sin(np.linspace(0, 5, 90))
+    assert Learning(terms(loss_pde=np.geomspace(2e8, 1e6, 90), **{name: wanders})).kinds() == kinds
+
+
 def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
     depth, seg, reg = falling(80, 40, 30, seed=1), around(1.94, 0.03, 80), falling(80, 3, 1, seed=2)
     total = 100 * depth + seg

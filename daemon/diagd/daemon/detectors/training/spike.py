@@ -134,7 +134,8 @@ def _spike(rank: int, curve: Curve, level: np.ndarray, at: int, wild: bool) -> S
         return None
     back = float(np.median(level[-OF:])) < middle + 0.5 * FAR * deviation
     now = float(np.median(values[-OF:]))
-    relearned = not back and usual < NEAR_0 * peak and now < usual + RELEARNED * (peak - usual)
+    near = now < min(usual + RELEARNED * (peak - usual), HALF * curve.begin())  # what is untrained is not near 0
+    relearned = not back and usual < NEAR_0 * peak and near
     size = float(after[high].max()) - middle
     return Spike(rank, int(curve.steps[at]), usual, peak, size, float(lost), back, relearned, len(level) - at)
 

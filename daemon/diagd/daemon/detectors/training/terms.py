@@ -21,6 +21,13 @@ LEAST = 50  # samples
 SHARE = 0.01  # of the loss: below it a term is drowned
 FITS = 0.01  # of the loss's own spread, or of its size: what the fitted sum may be off
 COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
+FALLEN = 0.5
+GONE = 1e-4  # of the loss: whatever it does, nothing of it reaches the weights
+# Words in the names of terms that hold something in bounds: these may rise, and need not count while they are small.
+BOUNDS = frozenset({
+    "kl", "kld", "reg", "regularization", "regularisation", "l1", "l2", "decay", "penalty", "sparsity", "sparse", "tv",
+    "smooth", "smoothness", "ortho", "orthogonal", "balance", "aux", "entropy", "z", "norm", "prior", "gp",
+})  # fmt: skip
 MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
 WAS, STEADY = 0.01, 0.5  # of its largest, and of its level before: from above both to exactly 0 is no learning
@@ -87,7 +94,8 @@ def _drowned(run: Run, fitted: Terms) -> Finding | None:
         return None
     for number, metric in enumerate(fitted.metrics):
         like = fitted.weights[number] >= COMPARABLE * fitted.weights[main] and not _follows(metric)
-        if number != main and like and 0 < shares[number] < SHARE * whole and not _moves(metric):
+        drowned = shares[number] < GONE * whole and not _bounds(metric) and not _falls(metric)
+        if number != main and like and 0 < shares[number] < SHARE * whole and (drowned or not _moves(metric)):
             return _drowning(run, fitted.metrics[main], metric, float(shares[main] / whole))
     return None
 
@@ -95,6 +103,16 @@ def _drowned(run: Run, fitted: Terms) -> Finding | None:
 def _follows(metric: Metric) -> bool:
     """Whether it is the distance to codes that move to where the encoder is: small as soon as they do."""
     return canonical(metric.name) == "commitment_loss"
+
+
+def _bounds(metric: Metric) -> bool:
+    return not BOUNDS.isdisjoint(metric.words)
+
+
+def _falls(metric: Metric) -> bool:
+    """Whether it is clearly lower now than it was at first."""
+    third = len(metric.curve.values) // 3
+    return float(np.median(metric.curve.values[-third:])) < FALLEN * float(np.median(metric.curve.values[:third]))
 
 
 def _moves(metric: Metric) -> bool:
