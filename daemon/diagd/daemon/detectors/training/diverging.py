@@ -38,7 +38,7 @@ class Divergence(NamedTuple):
     best: float
     now: float
     blown: bool
-    lost: int = 0  # the step since which nothing is left of what was learned; 0 not known
+    lost: int = 0  # the step at which it has left, or since which nothing is left of what was learned; 0 not known
 
 
 def divergence(scene: Scene) -> Iterator[Finding]:
@@ -79,7 +79,14 @@ def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
     """Whether one series does."""
     if not len(curve.values) or float(np.median(curve.values[-BLOWN_FOR:])) <= curve.begin():
         return None  # as good as all healthy runs: nothing more is computed for them
-    return _blown(rank, curve, UNIT if wild else 1e-12) or (None if wild else _rising(rank, curve))
+    found = _blown(rank, curve, UNIT if wild else 1e-12) or (None if wild else _rising(rank, curve))
+    return found._replace(lost=_left_at(curve, found)) if found is not None else None
+
+
+def _left_at(curve: Curve, found: Divergence) -> int:
+    """The first step after the best one at which it is half of the way to where it is now."""
+    away = (curve.steps > found.step) & (curve.values > (found.best + found.now) / 2)
+    return int(curve.steps[away][0]) if away.any() else 0
 
 
 def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
