@@ -18,9 +18,9 @@ from diagd.probes.signals import SIGNALS
 class Meter(nn.Module):
     ticks: torch.Tensor
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.register_buffer("ticks", torch.zeros((), dtype=dtype))
+        self.register_buffer("ticks", torch.zeros(shape, dtype=dtype))
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +49,22 @@ def test_a_counter_that_can_count_no_further_is_told(recording: BoxWriter) -> No
 
 def test_so_is_one_in_float16_once_it_has_come_so_far(recording: BoxWriter) -> None:
     assert said_after(recording, torch.float16, 2304) == "Meter.ticks\tfloat16"
+
+
+@pytest.mark.parametrize(("share", "text"), [(1.0, "Meter.ticks\tbfloat16"), (0.5, "")])
+def test_of_several_counts_the_largest_is_judged_and_of_parts_of_one_none(
+    recording: BoxWriter, share: float, text: str
+) -> None:
+    meter = Meter(torch.bfloat16, (3,))
+    NAMED.follow([inventory.Found("Meter.ticks", Kind.BUFFER, meter, "ticks", PLAIN, 0)])
+    for tick in range(1, 501):
+        meter.ticks[0 if tick % 20 else 1] += 1
+        meter.ticks[2] = share
+        if tick % 64 == 0:
+            counters.look(tick)
+    SIGNALS.record("marker", 0.0, 1)
+    fact = told(recording).fact(0, "buffers/stuck")
+    assert (fact[1] if fact is not None else "") == text
 
 
 @pytest.mark.parametrize(("dtype", "ticks", "most"), [

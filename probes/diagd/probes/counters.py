@@ -1,7 +1,8 @@
 """Counters that were cast with their model and stand still: in bfloat16 256 + 1 is 256, in float16 2048 + 1 is 2048.
 
-A model's .to(bfloat16) or .half() takes buffers of one element with it, in which a step, or the updates of an average,
-are counted; what goes by them (a temperature, a warm-up, a bias correction) stands still from there on.
+A model's .to(bfloat16) or .half() takes buffers with it in which a step, the updates of an average, or labels and codes
+are counted; what goes by them (a temperature, a warm-up, a bias correction, a prior) stands still from there on. Of
+several counts in one buffer the largest is the first to stand.
 
 The fact `buffers/stuck` holds a line for each that has counted up to there and stays: its name and its dtype, with a
 tab between them.
@@ -17,6 +18,7 @@ from diagd.probes.signals import SIGNALS
 EXACT = {"bfloat16": 256.0, "float16": 2048.0}  # the first integer whose successor the dtype does not have
 LOOKS = 2  # in a row at which it stands there
 MOST = 32
+LARGEST = 4096  # counts in one buffer
 
 
 class _Count:
@@ -56,12 +58,18 @@ def look(step: int) -> None:
         here = [(name, tensor) for name, tensor in held if tensor.device == device]
         about = [(name, _dtype(tensor)) for name, tensor in here]
         with later.unseen(torch):
-            values = torch.stack([tensor.reshape(()).float() for _, tensor in here])
+            values = torch.stack([_largest(torch, tensor.float()) for _, tensor in here])
             later.read(values, lambda numbers, about=about: _judge(about, numbers, step))  # type: ignore[misc]
 
 
 def _is_wanted(tensor: Any) -> bool:
-    return tensor is not None and tensor.numel() == 1 and _dtype(tensor) in EXACT
+    return tensor is not None and 0 < tensor.numel() <= LARGEST and _dtype(tensor) in EXACT
+
+
+def _largest(torch: Any, values: Any) -> Any:
+    """The largest of whole numbers; NaN where some are none."""
+    most = values.amax()
+    return torch.where((values == values.round()).all(), most, torch.full_like(most, float("nan")))
 
 
 def _judge(about: list[tuple[str, str]], values: list[float], step: int) -> None:
