@@ -127,6 +127,24 @@ def test_shards_of_replicas_that_are_averaged_by_hand_are_compared_between_those
     assert "the same shard, of different replicas" in found.causes[0].text
 
 
+@pytest.mark.parametrize(("rest", "found"), [(same, True), (own, False)])
+def test_copies_of_experts_that_agreed_at_first_and_have_parted_are_told(rest: Content, found: bool) -> None:
+    def in_pairs(rank: int, step: int) -> int:
+        return own(rank, step) if step else 7 + rank % 2
+
+    def kept(rank: int, step: int) -> int:
+        return same(rank % 2, step) + rank % 2 * 10**6
+
+    experts = named(PLAIN, "Net.expert.0.weight", "Net.expert.2.weight")
+    made = training({**dict.fromkeys(experts, in_pairs), replace(PLAIN, name="Net.gate.weight"): rest}, 4)
+    told = [one for one in made.find() if one.kind.startswith("divergence")]
+    assert [(one.kind, one.ranks, one.names) for one in told] == [
+        ("divergence.parameter", (0, 1, 2, 3), ("Net.expert.0.weight", "Net.expert.2.weight"))
+    ] * found
+    healthy = training({**dict.fromkeys(experts, kept), replace(PLAIN, name="Net.gate.weight"): rest}, 4)
+    assert not [one for one in healthy.find() if one.kind.startswith("divergence")]
+
+
 def test_ranks_that_do_not_communicate_train_models_of_their_own() -> None:
     made = training({PLAIN: FAR})
     for placed in made.ranks.values():

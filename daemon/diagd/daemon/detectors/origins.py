@@ -139,7 +139,8 @@ def _judged(state: JobState, weight: Parted, gradient: Entry, factors: _Factors)
         return Parted(gradient, KIND, How.CLIPPED, True, step, classes, by)
     if seen.last_equal == NONE or (seen.last_equal < step and step <= 2):
         shared = any(len(alike) > 1 for alike in classes)  # own data alone gives no two ranks the same
-        return Parted(gradient, KIND, How.MIXED if shared else How.UNREDUCED, weight.sure, step, classes)
+        how = How.MIXED if shared else How.UNREDUCED
+        return Parted(gradient, KIND, how, weight.sure, step, classes, weight.said)
     alone = all(len(alike) == 1 for alike in classes)
     if alone and seen.last_equal < step and len(before) > 1:
         return Parted(gradient, KIND, How.STOPPED, weight.sure, step, classes)

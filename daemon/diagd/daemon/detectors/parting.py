@@ -4,6 +4,7 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 
 from diagd.daemon.detectors import meant, words
+from diagd.daemon.detectors.copies import copies_apart
 from diagd.daemon.detectors.differing import SEEN_TWICE, How, Parted, how_it_parted, parted_now
 from diagd.daemon.detectors.meetings import together_until
 from diagd.daemon.detectors.models import Models, info_of
@@ -91,6 +92,8 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
         return parted_now(entry, kind, how, sure=True)
+    if info.owned and how is How.NEVER and (apart := copies_apart(entry, models)) is not None:
+        return apart
     judge = meant.owned if info.owned else meant.left_alone
     if not judge(state, entry, how, models):
         return None
