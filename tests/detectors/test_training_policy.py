@@ -283,6 +283,16 @@ def test_embeddings_that_have_become_one_point() -> None:
     assert Learning(logged(embedding_std=steps(around(1.0, 0.03, 20), around(0.3, 0.01, 30)))).kinds() == []
 
 
+def test_samples_of_a_generator_that_are_all_the_same() -> None:
+    spread = steps(around(1.4, 0.1, 40), fades(20, 1.4, 0.05), around(0.04, 0.002, 40))
+    against = logged(sample_std=spread, d_loss=around(1.4, 0.05, 100), g_loss=around(0.75, 0.02, 100))
+    (found,) = Learning(against).find()
+    assert (found.kind, found.causes[0].key, found.names) == (
+        "training.mode_collapse", "one mode", ("sample_std", "samples"),
+    )  # fmt: skip
+    assert Learning(logged(sample_std=spread)).kinds() == []  # a schedule of noise, say
+
+
 @pytest.mark.parametrize(("begin", "later", "kinds"), [
     (0.54, 0.02, [("mode_collapse", "warning")]),
     (0.54, 0.2, []),

@@ -14,11 +14,19 @@ _SPREAD = frozenset({"std", "spread", "variance", "stddev"})
 _OF = frozenset(
     {"embedding", "embeddings", "emb", "feature", "features", "feat", "representation", "representations", "repr"}
 )
+# Of what a generator makes, where one is trained against a discriminator: elsewhere such spreads are noise by design.
+_MADE = frozenset({"sample", "samples", "fake", "fakes", "generated", "gen"})
 WIDTH, LASTS, LEAST = 5, 10, 30  # samples
 GONE = 0.1  # of the largest
 LOW, STILL = 0.2, 0.9  # of the largest for half of the run, and of its middle third in its last one: worth knowing
 # A spread below this is small for normalised embeddings, which begin at some tenths: gone at once, if need be.
 SMALL = 0.1
+
+_ONE_POINT = (
+    "the objective is best where all embeddings are the same, and nothing keeps them apart: a variance or contrastive"
+    " term is missing, or too weak"
+)
+_ONE_MODE = "the generator has found one output that the discriminator takes, and is led nowhere else"
 
 
 def collapse(scene: Scene) -> Iterator[Finding]:
@@ -26,7 +34,8 @@ def collapse(scene: Scene) -> Iterator[Finding]:
     run = Run(scene)
     for metric in run.named(_SPREAD):
         values = metric.curve.values
-        if len(values) < LEAST or not _OF & set(metric.words) or values.min() < 0:
+        made = run.adversarial and bool(_MADE & set(metric.words))
+        if len(values) < LEAST or not (made or _OF & set(metric.words)) or values.min() < 0:
             continue
         most = float(rolling_median(values, WIDTH).max())
         if values[-LASTS:].max() < SMALL:
@@ -35,18 +44,17 @@ def collapse(scene: Scene) -> Iterator[Finding]:
         if most <= 0 or not (gone or _sinks(values, most)):
             continue
         text = (
-            f"{metric.name} has fallen from {figure(most)} to {figure(float(values[-1]))}: what the encoder puts out is"
-            " nearly the same for all inputs"
+            f"{metric.name} has fallen from {figure(most)} to {figure(float(values[-1]))}: what the"
+            f" {'generator' if made else 'encoder'} puts out is nearly the same for all inputs"
         )
         why = cause(
-            "one point",
-            "the objective is best where all embeddings are the same, and nothing keeps them apart: a variance or"
-            " contrastive term is missing, or too weak",
+            "one mode" if made else "one point",
+            _ONE_MODE if made else _ONE_POINT,
             0.7,
             seen(f"{metric.name} {figure(float(values[-1]))}", metric.rank),
             basis=Basis.RESEARCH,
         )
-        names = (metric.name, "embedding")
+        names = (metric.name, "samples" if made else "embedding")
         severity = Severity.WARNING if gone else Severity.INFO
         yield finding("training.mode_collapse", severity, run.ranks, text, why, names=names,
                       step=metric.curve.last_step, key="representation")  # fmt: skip
