@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
 
-from diagd.daemon.detectors.slowness import meant_s
+from diagd.daemon.detectors.pauses import meant_s
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.pace import PAUSES, Pace
 

@@ -1,19 +1,16 @@
 """What the time that a rank's steps take too long is made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from diagd.daemon.detectors import contention
+from diagd.daemon.detectors import contention, pauses
 from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.pace import PAUSES, Rates
 
 CURRENT_S = 3.0
 CURRENT_STEPS = 8
-ALWAYS_S = 10.0
-PAUSED_OVER_S = 30.0  # the stretch over which it is added up what ranks spend beside their steps
-TOGETHER = 0.25  # of what the longest pauses took on one rank, those of each other: all of them evaluate, or save
 SLOWED_RATIO = 1.3  # a step, against what the job has shown
 SLOWED_BY_S = 0.005
 SKEWED_PART = 0.15  # of a step, that a rank spends on its own more than the others do
@@ -77,30 +74,7 @@ def suspects(state: JobState) -> tuple[int, ...]:
     usual_s, step_s = median(own.values()), median(rates.step_s for rates in steps.now.values())
     skewed = [r for r, s in own.items() if s - min(usual_s, _least(own, r)) >= SKEWED_PART * step_s]
     slowed = [r for r, usual in steps.usual.items() if is_slowed(steps.now[r], usual)]
-    return tuple(sorted(skewed or longer_paused(state) or slowed, key=lambda r: (-own.get(r, 0.0), r)))
-
-
-def longer_paused(state: JobState) -> tuple[int, ...]:
-    """Ranks that evaluate, or save, for longer than the others that do it too, or at every look."""
-    since_s, found = state.now_s - PAUSED_OVER_S, set()
-    for pause in PAUSES:
-        spent = {r: p.spent_s((pause,), since_s) for r, p in state.paces.items() if not state.status(r).gone}
-        meant = meant_s(spent) if len(spent) > 1 and max(spent.values()) > 0 else spent
-        least = min(spent.values(), default=0.0)
-        longer = [r for r, s in spent.items() if s - least >= SKEWED_PART * PAUSED_OVER_S]
-        lately_s = state.now_s - ALWAYS_S
-        found |= {r for r in longer if not meant[r] or state.paces[r].always_pauses(pause, lately_s)}
-    return tuple(sorted(found))
-
-
-def meant_s(paused_s: Mapping[int, float]) -> dict[int, float]:
-    """How long each rank makes the others wait because it is meant to, of what it spent in pauses of one kind.
-
-    What it saves or evaluates alone; not where all do and it takes longer. The first rank has more to do even then: it
-    gathers, computes the metrics and writes them down.
-    """
-    together = min(paused_s.values()) > TOGETHER * max(paused_s.values())
-    return {r: 0.0 if together and r != min(paused_s) else spent_s for r, spent_s in paused_s.items()}
+    return tuple(sorted(skewed or pauses.longer(state) or slowed, key=lambda r: (-own.get(r, 0.0), r)))
 
 
 def own_s(rates: Rates) -> float:
