@@ -475,3 +475,10 @@ def test_a_mismatch_and_a_stuck_rank_in_other_groups_are_two_findings() -> None:
     two.waits(0, seq=1, group="a").waits(1, "BARRIER", seq=1, group="a")
     two.waits(2, seq=1, group="b").outside(3).passes(11)
     assert two.kinds() == {("hang.collective_mismatch", (0, 1), "critical"), ("hang.rank_blocked", (3,), "critical")}
+
+
+def test_a_rank_that_does_not_get_its_port_is_at_fault_and_not_those_that_would_have_joined_it() -> None:
+    message = "The server socket has failed to listen on any local network address. port: 28999, code: -98"
+    made = job(3, 0).initialises(1).initialises(2).initialises(0).passes(0.1).wait_raises(0, message)
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks, found.causes[0].key) == ("exit.error", (0,), (1, 2), "port")

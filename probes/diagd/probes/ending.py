@@ -48,7 +48,7 @@ def begin(probe: Probe) -> None:
         return
     _hooked = True
     _patches.replace(threading, "excepthook", wrapper(probe, _at_thread_end, _ignore, _ignore))
-    _patches.replace(sys, "exit", wrapper(probe, _at_exit, _ignore, _ignore))
+    _patches.replace(sys, "exit", wrapper(probe, _at_raising_exit, _ignore, _ignore))
     _patches.replace(os, "_exit", wrapper(probe, _at_exit, _ignore, _ignore))
     quitter = type(getattr(builtins, "exit", None))
     if quitter.__name__ == "Quitter":
@@ -124,11 +124,19 @@ def _at_thread_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _note({**_noted, "thread_ended": found})
 
 
+def _at_raising_exit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sys.exit: in another thread than the main one it ends that thread alone, which its own hook tells."""
+    if threading.current_thread() is threading.main_thread():
+        _at_exit(args, kwargs)
+
+
 def _at_exit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _note_exit(args[0] if args else kwargs.get("status"), sys._getframe(2))
 
 
 def _at_quit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if threading.current_thread() is not threading.main_thread():
+        return
     _note_exit(args[1] if len(args) > 1 else kwargs.get("code"), sys._getframe(2))
 
 

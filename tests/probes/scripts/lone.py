@@ -66,6 +66,10 @@ elif HOW == "threads":
         thread = threading.Thread(target=fail, name=name)
         thread.start()
         thread.join()
+elif HOW == "exit in a thread":
+    thread = threading.Thread(target=lambda: sys.exit("no more shards"), name="feeder")
+    thread.start()
+    thread.join()
 elif HOW == "thread":
     thread = threading.Thread(target=fail, name="feeder")
     thread.start()

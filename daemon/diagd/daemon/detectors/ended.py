@@ -6,6 +6,7 @@ from dataclasses import replace
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Ending
 
@@ -138,9 +139,12 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
         return "host", "the store that the others still ask ended with it: it had made that (TCPStore), and serves it"
     if death.kind == "exit.early":
         return _how_it_left(death)
+    message = death.detail.ending.message if death.detail.ending is not None else ""
+    if death.kind == "exit.error" and any(said in message for said in OWN_SOCKET):
+        return "port", "it was to listen on a port that it did not get: something else on its host has it"
     if death.kind == "exit.error" and scene.state.world_size <= 1:
         return "alone", "its own code failed"
-    if death.kind == "exit.error" and death.detail.ending is not None and UNREDUCED in death.detail.ending.message:
+    if death.kind == "exit.error" and UNREDUCED in message:
         return (
             "unused",
             "in the step before, parameters of its model took no part in the loss, on this rank alone or on some: DDP"

@@ -200,9 +200,9 @@ def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
 
 
 def _refused(op: Operation) -> bool:
-    """Whether it was never begun: torch refused its arguments, which is the caller's own error."""
+    """Whether it was never begun: torch refused its arguments, or the rank's own socket: no other rank's doing."""
     kind = op.failed.partition(":")[0].rpartition(".")[2]
-    if kind in _OWN_ERRORS:
+    if kind in _OWN_ERRORS or any(words in op.failed for words in OWN_SOCKET):
         return True
     waited_s = (op.returned_s or op.entered_s) - op.entered_s
     return kind == "RuntimeError" and waited_s < _AT_ONCE_S and not any(w in op.failed for w in _SAID)
@@ -222,6 +222,7 @@ def _raised_by(detail: Detail, op: Operation) -> bool:
 _OWN_ERRORS = frozenset(
     {"TypeError", "ValueError", "AttributeError", "IndexError", "NotImplementedError", "AssertionError"}
 )
+OWN_SOCKET = ("failed to listen", "EADDRINUSE", "ddress already in use")  # of a store or listener of the rank's own
 _AT_ONCE_S = 0.05
 _ENDS = ("exception", "exit", "shutdown")
 _BACKEND_WORDS = ("gloo/transport", "[gloo", "NCCL", "ProcessGroup", "c10d")
