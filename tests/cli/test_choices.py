@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from diagd.daemon.agent import dump, outside
 from diagd.daemon.agent.outside import OutsideRank
 from diagd.daemon.cli import incidents, jobs
-from diagd.daemon.cli.choices import _with_others, listed
+from diagd.daemon.cli.choices import _with_others, choices, listed
 from diagd.daemon.errors import DiagdError
 
 
@@ -65,3 +66,13 @@ def test_the_beginning_of_a_name_is_enough_where_one_job_alone_has_it(monkeypatc
     with pytest.raises(DiagdError, match="no running job is called bert") as failed:
         jobs.find_job("bert")
     assert "--job 'gpt 2'    'a b'" in str(failed.value.help)
+
+
+def test_of_two_jobs_of_one_name_dump_and_status_mean_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later one has a folder's name of its own; the newest comes first."""
+    both: Any = [SimpleNamespace(job=f, run_dir=Path(f), info={"job_id": "bert"}) for f in ("bert-2", "bert")]
+    monkeypatch.setattr(jobs, "running_jobs", lambda: both)
+    monkeypatch.setattr(dump, "targets_of_run", lambda run_dir: [SimpleNamespace(pid=1, rank=0, box=run_dir)])
+    monkeypatch.setattr(outside, "find_ranks", lambda: [])
+    meant: dict[str, Any] = {name: choice.targets[0].box for name, choice in choices().items()}
+    assert meant == {name: jobs.find_job(name).run_dir for name in ("bert-2", "bert")}

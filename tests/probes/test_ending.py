@@ -59,7 +59,7 @@ def test_of_several_threads_that_died_the_last_is_told(tmp_path: Path) -> None:
 
 def test_an_exit_in_a_thread_ends_that_alone(tmp_path: Path) -> None:
     found = ending(tmp_path, "exit in a thread", 0)
-    assert (found["what"], found["code"]) == ("shutdown", 0)
+    assert found["what"] == "shutdown"
     told = found["thread_ended"]
     assert (told["thread"], told["type"], told["message"]) == ("feeder", "SystemExit", "no more shards")
 

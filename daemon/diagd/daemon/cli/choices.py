@@ -34,10 +34,12 @@ def choices() -> dict[str, Choice]:
 
     found: dict[str, Choice] = {}
     seen: set[int] = set()
-    for job in running_jobs():
+    jobs = running_jobs()
+    names = [job_name(job) for job in jobs]
+    for job, named in zip(jobs, names, strict=True):
         if targets := targets_of_run(job.run_dir):
-            name = job.job if job_name(job) in found else job_name(job)
-            found[_free_name(name, found)] = Choice(job_name(job), f"job {job_name(job)}", targets, False)
+            name = named if names.count(named) == 1 else job.job  # of one name, the folder's is one job's alone
+            found[_free_name(name, found)] = Choice(name, f"job {name}", targets, False)
             seen.update(target.pid for target in targets)
     return _with_others(found, [rank for rank in find_ranks() if rank.pid not in seen])
 
