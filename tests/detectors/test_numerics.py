@@ -980,6 +980,24 @@ def test_of_several_optimizers_the_one_whose_gradients_are_never_cleared_is_foun
     assert found(rests) == []
 
 
+@pytest.mark.parametrize(
+    ("clipped", "told"),
+    [
+        ([1.4, 1.2, 0.97, 1.3] * 15, True),
+        ([0.99, 1.0, 1.0, 0.99] * 15, False),  # what clipping has left rests there, and nothing is added to it
+        ([1.4, 0.4, 0.7, 1.3] * 15, False),  # below the limit: what is there is another gradient
+    ],
+)
+def test_gradients_that_are_never_cleared_are_told_where_clipping_bounds_their_norm(
+    clipped: list[float], told: bool
+) -> None:
+    made = run(1, grad_norm=[1.0] * 60, gradients__kept=[1.0] * 60)
+    signals(made.state, 0, "clip_norm", range(1, 61), clipped)
+    signals(made.state, 0, "clip_norm/limit", range(1, 61), [1.0] * 60)
+    kinds = [one.kind for one in found(made)]
+    assert kinds == ["training.gradient_accumulation"] * told
+
+
 # --- a game that is over
 
 

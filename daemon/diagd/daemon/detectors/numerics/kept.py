@@ -16,6 +16,7 @@ LEAST = 10  # steps in a row, from the first that was seen on
 MOST_LOST = 0.45  # of a step's passes: of two, one
 TURNS, LONGEST = 6, 32  # times in a row that gradients are cleared after the same number of steps; at most so many
 _GROUP = re.compile(r"lr/\d+/group")
+AT_LIMIT, NEARLY_ALL, ADDED = 0.95, 0.9, 1.02  # of the limit of clipping, of the steps; and in the middle
 GROWN = 1.5  # times the norm at first: gradients that only rest there are not what is applied
 
 
@@ -35,22 +36,20 @@ def kept_since(scene: Scene, rank: int, suffix: str = "") -> int | None:
 def accumulation(scene: Scene) -> Iterator[Finding]:
     """Ranks that never clear the gradients of an optimizer."""
     since: dict[int, int] = {}
-    grown: dict[int, tuple[float, float]] = {}
+    grown: dict[int, str] = {}
     for rank in scene.state.signals.ranks(KEPT):
         for suffix in _optimizers(scene, rank):
             step = kept_since(scene, rank, suffix)
-            growth = _growth(scene, rank, step, suffix) if step is not None else None
-            if step is not None and growth is not None:
+            growth = (_growth(scene, rank, step, suffix) or _bounded(scene, rank, step)) if step is not None else ""
+            if step is not None and growth:
                 since[rank], grown[rank] = step, growth
     if not grown:
         return
     ranks = tuple(sorted(grown))
-    first, last = grown[ranks[0]]
     step = min(since[r] for r in ranks)
-    grew = f"{figure(first)} to {figure(last)}"
     text = (
         f"{words.ranks_text(ranks)} never {words.verb(ranks, 'clears', 'clear')} the gradients (zero_grad): since step"
-        f" {step} each step adds its own to all earlier ones, and their norm has gone from {grew}"
+        f" {step} each step adds its own to all earlier ones, and {grown[ranks[0]]}"
     )
     told = [seen("before each backward pass the gradients of the step before are still there, untouched", r, since[r])
             for r in ranks[:8]]  # fmt: skip
@@ -139,11 +138,23 @@ def _optimizers(scene: Scene, rank: int) -> list[str]:
     return sorted(name.removeprefix(KEPT) for name in names if name == KEPT or name.startswith(f"{KEPT}@"))
 
 
-def _growth(scene: Scene, rank: int, since: int, suffix: str) -> tuple[float, float] | None:
-    """The norm over all gradients at first and now, where it has grown."""
+def _growth(scene: Scene, rank: int, since: int, suffix: str) -> str:
+    """In words, from what to what the norm over all gradients has grown; empty where it has not."""
     curve = curve_of(scene.state.signals.series(rank, f"grad_norm{suffix}"))
     values = curve.values[curve.steps >= since - 1]
     if len(values) < LEAST // 2:
-        return None
+        return ""
     first, last = float(values[0]), float(np.median(values[-3:]))
-    return (first, last) if last > GROWN * first else None
+    return f"their norm has gone from {figure(first)} to {figure(last)}" if last > GROWN * first else ""
+
+
+def _bounded(scene: Scene, rank: int, since: int) -> str:
+    """In words, that clipping alone bounds the norm: what it has left is at its limit, and more is added to that."""
+    norms, limits = (curve_of(scene.state.signals.series(rank, name)) for name in ("clip_norm", "clip_norm/limit"))
+    values = norms.values[norms.steps > since]
+    if len(values) < LEAST or not len(limits.values) or limits.values[-1] <= 0:
+        return ""
+    limit, lately = float(limits.values[-1]), values[-LEAST:]
+    if np.mean(lately >= AT_LIMIT * limit) < NEARLY_ALL or float(np.median(lately)) < ADDED * limit:
+        return ""
+    return f"clipping them to {figure(limit)} alone bounds their norm"
