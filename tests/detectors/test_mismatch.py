@@ -228,3 +228,18 @@ def test_two_calls_that_meet_are_another_path_and_not_another_size() -> None:
     found = met.passes(2).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == (KIND, (1,), "path")
     assert "calls from different lines" in found.causes[0].text
+
+
+@pytest.mark.parametrize(("known", "key"), [(True, "path"), (False, "arguments")])
+def test_sizes_that_differ_where_one_rank_came_from_a_line_of_its_own_are_two_calls_that_met(
+    known: bool, key: str
+) -> None:
+    """As where one has left its loop for a checkpoint; where both lines are new, they may be meant to meet."""
+    loop, save = at("forward", line=43), at("save", line=50)
+    made = job(2)
+    for rank in (0, 1):
+        for seq in range(1, 7):
+            made.did(rank, "ALLGATHER", loop if known else at("begin", line=seq), seq=seq, numel=64)
+    made.waits(0, "ALLGATHER", seq=7, site=loop, numel=64).waits(1, "ALLGATHER", seq=7, site=save, numel=2)
+    found = made.passes(2).finds()
+    assert (found.kind, found.causes[0].key) == (KIND, key)

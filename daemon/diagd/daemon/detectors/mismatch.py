@@ -147,14 +147,20 @@ def _cause(scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: boo
 
 
 def _from_other_lines(scene: Scene, group: str, seq: int, ranked: list[list[int]]) -> bool:
-    """Whether two sides have called it from lines that both have called before: they have met in two calls."""
+    """Whether two sides have called it from lines that are both sides', or one from such and one from a new line."""
     sides = []
     for ranks in ranked[:2]:
         ops = [scene.ledger.at(group, seq, rank) for rank in ranks]
-        known = {_line(op.site) for rank in ranks for op in scene.state.detail(rank).history}
+        known = {
+            _line(op.site) for r in ranks for op in scene.state.detail(r).history if (op.group, op.seq) != (group, seq)
+        }
         sides.append(({_line(op.site) for op in ops if op is not None} - {None}, known))
     (mine, before), (theirs, earlier) = sides
-    return bool(mine and theirs) and not mine & theirs and mine <= earlier and theirs <= before
+    if not mine or not theirs or mine & theirs:
+        return False
+    common = [mine <= earlier, theirs <= before]
+    new = [not mine & (before | earlier), not theirs & (before | earlier)]
+    return any(common) and all(one or other for one, other in zip(common, new, strict=True))
 
 
 def _line(site: Frame | None) -> tuple[str, int] | None:
