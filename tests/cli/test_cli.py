@@ -170,7 +170,7 @@ def test_a_dump_is_told_by_the_path_at_which_it_lies(tmp_path: Path) -> None:
 def test_what_is_no_report_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{")
     done = diagd("incidents", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
@@ -230,3 +230,10 @@ def test_doctor_says_what_is_there_and_what_is_lost(tmp_path: Path) -> None:
     assert checks["trainer's Python"]["state"] == "degraded"
     assert {"/dev/shm", "ptrace", "py-spy", "cgroup", "GPU", "ports"} <= set(checks)
     assert all(check["help"] for check in checks.values() if check["state"] in ("degraded", "missing"))
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """Where click writes, it ends the command by itself."""
+    command = f"{sys.executable} -m diagd.daemon.cli explain | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    codes = {subprocess.run(["bash", "-c", command], check=False, timeout=60).returncode for _ in range(3)}
+    assert codes <= {0, 141}  # 0 where all was written before the reader left

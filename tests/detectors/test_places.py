@@ -1,10 +1,11 @@
 """Where a rank is said to be."""
 
+import pytest
 from tests.detectors.states import at, job
 
 from diagd.daemon.detectors import places
 from diagd.daemon.detectors.position import Wait
-from diagd.daemon.state.model import Ending, Operation
+from diagd.daemon.state.model import Detail, Ending, Operation
 
 
 def names(entered_s: float, taken_s: float) -> list[str]:
@@ -33,3 +34,12 @@ def test_of_a_comprehension_the_function_that_it_is_in_is_named() -> None:
     assert [(one.frame.function, one.frame.line) for one in places.at_end(detail)] == [
         ("parse", 16), ("<listcomp>", 36), ("fit", 40),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("since_s", "shown"), [(0.0, ["__init__"]), (500.0, [])])
+def test_without_a_stack_the_last_call_is_where_a_rank_is_but_not_one_from_before_its_last_step(
+    since_s: float, shown: list[str]
+) -> None:
+    begun = Operation("ALLREDUCE", "0", 1, entered_s=100.0, returned_s=101.0, site=at("__init__", line=18))
+    found = places.outside(Detail(0, history=(begun,)), since_s)
+    assert [place.frame.function for place in found] == shown

@@ -97,7 +97,7 @@ def command(
         )  # fmt: skip
     except OSError as exc:
         raise DiagdError(
-            f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR"
+            f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR", exit_code=2
         ) from exc
     return _told(summary, absent, found.outside)
 

@@ -57,7 +57,8 @@ def _report(source: str | None) -> tuple[Mapping[str, Any], Path | None]:
     if source is not None and Path(source).exists():
         if given := read_report(Path(source)):
             return given, Path(source) if Path(source).is_dir() else Path(source).parent
-        raise DiagdError(f"{source}: is no report of diagd's", help="name a report.json, or the folder that holds it")
+        help = "name a report.json, or the folder that holds it"
+        raise DiagdError(f"{source}: is no report of diagd's", help=help, exit_code=2)
     if report := _of_running(source):
         return report
     try:

@@ -101,6 +101,9 @@ def cli(verbose: bool) -> None:
     """
 
 
+_CLICKS_EPIPE = 1  # where click itself meets a closed pipe it ends so, also outside of its standalone mode
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is for sys.exit."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -120,11 +123,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _show(exc.message, exc.help, arguments)
         return exc.exit_code
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
+        return _unread()
+    except SystemExit as exc:
+        if exc.code != _CLICKS_EPIPE:
+            raise
+        return _unread()
     except Exception as exc:  # noqa: BLE001 - a person gets one line, not a traceback
         _show(f"{type(exc).__name__}: {exc}", "this is a fault of diagd's own; `diagd -v …` shows where", arguments)
         return 1
+
+
+def _unread() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter fails at its end as well
+    return 141
 
 
 def _show(message: str, help: str, arguments: Sequence[str]) -> None:

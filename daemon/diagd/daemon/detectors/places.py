@@ -22,13 +22,17 @@ def at_wait(detail: Detail, wait: Wait | None) -> tuple[Location, ...]:
     return _locations(detail.rank, found)
 
 
-def outside(detail: Detail) -> tuple[Location, ...]:
-    """A rank outside communication: its innermost user frame; a data worker's first, where it waits for its worker."""
+def outside(detail: Detail, since_s: float = 0.0) -> tuple[Location, ...]:
+    """A rank outside communication: its innermost user frame; a data worker's first, where it waits for its worker.
+
+    Without a stack, where it called its last operation; not one from before `since_s`, which it has long left.
+    """
     frames = list(_user_frames(detail.stack))
     if in_data_loader(detail):
         frames = [*(f for s in busy_workers(detail) for f in _user_frames(s)), *frames]
-    if not frames and detail.history and (site := detail.history[-1].site) is not None:
-        frames = [site]
+    last = detail.history[-1] if detail.history else None
+    if not frames and last is not None and last.site is not None and (last.returned_s or last.entered_s) >= since_s:
+        frames = [last.site]
     return _locations(detail.rank, frames)
 
 

@@ -38,10 +38,11 @@ class Root:
 def root_of(scene: Scene, rank: int) -> Root:
     detail = scene.state.detail(rank)
     dependents = scene.graph.waiting_for((rank,))
+    stepped_s = float(scene.state.columns.step_s[rank]) if rank < len(scene.state.columns.step_s) else 0.0
     phase = scene.state.phases[rank] if rank < len(scene.state.phases) else "other"
     return Root(
         rank, detail, life_of(scene.state, rank), dependents, scene.longest_s(dependents), scene.failed(dependents),
-        places.in_data_loader(detail) or (phase == "data" and detail.stack is None), places.outside(detail),
+        places.in_data_loader(detail) or (phase == "data" and detail.stack is None), places.outside(detail, stepped_s),
     )  # fmt: skip
 
 
