@@ -29,6 +29,14 @@ def test_loaded_weights_make_a_flat_loss_no_warning() -> None:
     assert run.kinds() == [("loss_plateau", "info")]
 
 
+@pytest.mark.parametrize(("entropy", "kinds"), [(4.16, []), (0.5, [("loss_plateau", "info")])])
+def test_a_flat_loss_far_below_what_the_targets_give_was_learned_before(
+    entropy: float, kinds: list[tuple[str, str]]
+) -> None:
+    run = Learning({"loss": around(0.4, 0.05, 200), "loss/target_entropy": np.full(3, entropy)})
+    assert run.kinds() == kinds
+
+
 def test_a_bias_learned_is_nothing_learned() -> None:
     loss = np.concatenate([np.linspace(2.5, 2.303, 10), around(2.303, 0.02, 140)])
     (found,) = Learning({"loss": loss}).find()

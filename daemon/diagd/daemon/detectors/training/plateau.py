@@ -23,6 +23,7 @@ KNOWN = 40  # samples, where it is known why
 LONG = 2000  # steps after which it is no longer patience that is asked for: until then made-up data looks the same
 SKIPPED = 2  # the first may be far off: it is of untrained biases
 AT_CHANCE = 0.03  # of the targets' entropy or variance: so near to it a loss stays that knows no more of them
+LEARNED = 0.5  # of them
 SMOOTHED = 9  # samples
 GAIN = 0.15  # of the level at the beginning: less than that is a bias learned
 MOST_NOISE = 0.5  # of the loss
@@ -50,7 +51,7 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
     if run.reinforced or run.adversarial or not _is_trained(run, next(iter(losses))):
         return
     shapes = run.fact("loss/broadcast")
-    if all(is_flat(curve, KNOWN if shapes else LEAST) for curve in losses.values()):
+    if all(is_flat(curve, KNOWN if shapes else LEAST) and not _knows(run, r, curve) for r, curve in losses.items()):
         yield _flat(run, losses, shapes)
         return
     for signal in LEVELS:
@@ -108,6 +109,12 @@ def _told(run: Run, rank: int, signal: str) -> float:
     """What the loss of this rank is at that knows nothing but its targets; 0 where that is not known."""
     told = run.curve(rank, signal)
     return float(told.values[-1]) if len(told.values) else 0.0
+
+
+def _knows(run: Run, rank: int, curve: Curve) -> bool:
+    """Whether the loss is far below what knowing the targets alone gives: it was learned before, as in a resumed run."""
+    level = max(_told(run, rank, signal) for signal in LEVELS)
+    return float(np.median(curve.values)) < LEARNED * level
 
 
 def is_at_chance(curve: Curve, level: float) -> bool:
