@@ -112,7 +112,7 @@ def _told(run: Run, rank: int, signal: str) -> float:
 
 
 def _knows(run: Run, rank: int, curve: Curve) -> bool:
-    """Whether the loss is far below what knowing the targets alone gives: it was learned before, as in a resumed run."""
+    """Whether the loss is far below what knowing the targets alone gives: as in a run that was resumed."""
     level = max(_told(run, rank, signal) for signal in LEVELS)
     return float(np.median(curve.values)) < LEARNED * level
 
