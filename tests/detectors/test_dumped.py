@@ -76,6 +76,14 @@ def test_a_missing_rank_whose_stack_shows_it_asleep_in_a_lock_is_blocked_there()
     assert found.causes[0].confidence <= 0.7  # one look
 
 
+def test_the_one_thread_beside_it_is_named_from_a_dump_as_well() -> None:
+    alone = stack_of("S", "futex")
+    upload = Thread(14, "upload", (Frame("upload", "/job/store.py", 9),), main=False)
+    found = looked_at(Stack(11, "rank", "S", (*alone.threads, upload), NOW_S, syscall="futex"))
+    assert "it waits for a lock while its thread 'upload' is in upload (store.py:9)" in found.summary
+    assert found.causes[0].key == "companion"
+
+
 @pytest.mark.parametrize("stack", [stack_of("R", ""), stack_of("S", "nanosleep"), stack_of("S", "futex", gil=True)])
 def test_a_missing_rank_that_runs_sleeps_or_waits_for_the_gil_is_only_missing(stack: Stack) -> None:
     assert looked_at(stack).kind == "hang.rank_missing"

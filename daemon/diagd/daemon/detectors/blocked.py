@@ -35,7 +35,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
     severity = Severity.CRITICAL if stuck or root.failed else Severity.WARNING
     holder = _holder(scene, root)
     rests = how_it_rests(root)
-    how = rests + (f" for a lock that {holder} holds" if holder else companions.awaited(root.detail, rests))
+    beside = "" if holder else companions.awaited(root.detail, rests)
+    how = rests + (f" for a lock that {holder} holds" if holder else beside)
     evidence = [
         seen(scene, root),
         Evidence(
@@ -58,8 +59,8 @@ def blocked(scene: Scene, root: Root) -> Finding:
         place = threads.place_of(ended)
         return replace(found, locations=places.starting(root.rank, place, root.locations)) if place else found
     key = "held" if holder.startswith("rank") and not root.starved else _key(root, how)
-    if how != rests and not holder and not root.starved:
-        key = "child" if " for its child" in how else "companion"
+    if beside and not root.starved:
+        key = companions.key_of(beside)
     evidence += companions.evidence(root.detail, rests)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
     return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
@@ -82,13 +83,13 @@ def _key(root: Root, how: str) -> str:
         return "gil"
     if root.starved:
         return "data"
-    return "lock" if how.startswith("waits for a lock") else "blocked"
+    return "lock" if how.startswith(companions.LOCK) else "blocked"
 
 
 def _waits_for_another_thread(root: Root) -> bool:
     """Whether it rests in a lock, as that of a queue: none of a data worker's, which is a process."""
     stack = root.detail.stack
-    rests = stack is not None and how_it_rests(root) == "waits for a lock"
+    rests = stack is not None and how_it_rests(root) == companions.LOCK
     return rests and not places.busy_workers(root.detail)
 
 
@@ -126,7 +127,7 @@ def how_it_rests(root: Root) -> str:
     inner = stack.main.frames[0].function if stack.main is not None and stack.main.frames else ""
     syscall = stack.syscall
     if syscall == "futex" or inner in ("acquire", "__enter__"):
-        return "waits for a lock"
+        return companions.LOCK
     if syscall in _BLOCKING:
         return f"is blocked in {syscall}()"
     if syscall in _SLEEPS:

@@ -8,6 +8,8 @@ SHOWN = 3
 FOR_A_CHILD = frozenset({"wait4", "waitid"})
 FROM_A_CHILD = FOR_A_CHILD | {"read", "poll", "select", "ppoll", "pselect6"}  # its end, or what it prints
 COMMAND = 60  # characters
+LOCK = "waits for a lock"
+_FOR_ITS_CHILD = ", for its child"
 
 
 def awaited(detail: Detail, how: str) -> str:
@@ -16,17 +18,22 @@ def awaited(detail: Detail, how: str) -> str:
     if stack is not None and stack.syscall in FOR_A_CHILD and 0 < len(children := _children(detail)) <= SHOWN:
         # Of several, most often one has started the others.
         which = "child" if len(children) == 1 else "children"
-        return f", for its {which} {' and '.join(map(_child_text, children))},"
-    if how == "waits for a lock" and len(threads := _threads(detail)) == 1:
+        return f"{_FOR_ITS_CHILD}{which.removeprefix('child')} {' and '.join(map(_child_text, children))},"
+    if how == LOCK and len(threads := _threads(detail)) == 1:
         return f" while {_thread_text(threads[0])},"
     return ""
+
+
+def key_of(said: str) -> str:
+    """The catalog's key of a cause with these words; empty where they name nobody."""
+    return ("child" if said.startswith(_FOR_ITS_CHILD) else "companion") if said else ""
 
 
 def evidence(detail: Detail, how: str) -> tuple[Evidence, ...]:
     """Its threads in the script's own code where it waits for a lock; its children where it waits for one."""
     stack = detail.stack
     found = []
-    if how == "waits for a lock":
+    if how == LOCK:
         found += [Evidence(_thread_text(thread), "stack", detail.rank) for thread in _threads(detail)]
     if stack is not None and stack.syscall in FROM_A_CHILD:
         found += [Evidence(f"its child {_child_text(one)} has not ended", "kernel", detail.rank)

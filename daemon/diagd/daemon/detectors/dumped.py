@@ -6,7 +6,7 @@ Where a dump folder holds its stack, one look at it is there: enough to see what
 
 from collections.abc import Iterator
 
-from diagd.daemon.detectors import elsewhere, words
+from diagd.daemon.detectors import companions, elsewhere, words
 from diagd.daemon.detectors.blocked import RESTING, how_it_rests
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.position import Wait
@@ -55,11 +55,14 @@ def _resting(scene: Scene, root: Root, wait: Wait, how: str) -> Finding:
     call = f", in {stack.syscall}()" if stack is not None else ""
     own = Evidence(f"in {words.place_text(root.place)}{call}", "stack", root.rank,
                    scene.step((root.rank,)))  # fmt: skip
-    text = f"when it was looked at, it was in its own code and {how}; for how long, one look does not show"
-    key = "data" if root.starved else "lock" if how.startswith("waits for a lock") else "blocked"
-    cause = Cause(key, text, 0.7, Basis.INFERENCE, (own, *waiting_text(scene, root)))
-    return finding_of(scene, root, kind, severity, cause, f"never entered {elsewhere.expected(wait)}: it {how}",
-                      sure=True)  # fmt: skip
+    beside = companions.awaited(root.detail, how)
+    text = f"when it was looked at, it was in its own code and {how}{beside.rstrip(',')}; for how long, one look does"
+    text += " not show"
+    key = "data" if root.starved else companions.key_of(beside) or ("lock" if how == companions.LOCK else "blocked")
+    evidence = (own, *companions.evidence(root.detail, how), *waiting_text(scene, root))
+    cause = Cause(key, text, 0.7, Basis.INFERENCE, evidence)
+    said = f"never entered {elsewhere.expected(wait)}: it {how}{beside}"
+    return finding_of(scene, root, kind, severity, cause, said, sure=True)
 
 
 def _last(detail: Detail, wait: Wait) -> Operation | None:
