@@ -191,7 +191,7 @@ def test_dump_finds_a_process_by_its_pid_and_is_honest_about_ranks_that_are_not_
         done = diagd("dump", "--pid", str(process.pid), "-o", "out", cwd=tmp_path)
         again = diagd("dump", "--pid", str(process.pid), "-o", "out", cwd=tmp_path)
         partial = diagd("dump", "--pid", str(process.pid), "--rank", "0,5", cwd=tmp_path)
-        short = diagd("dump", "--pid", str(process.pid), "--limit", "0.001", "-o", "short", cwd=tmp_path)
+        short = diagd("dump", "--pid", str(process.pid), "--limit", "0.000001", "-o", "short", cwd=tmp_path)
     finally:
         process.communicate("")
     assert done.returncode == 0, done.stderr
@@ -203,7 +203,7 @@ def test_dump_finds_a_process_by_its_pid_and_is_honest_about_ranks_that_are_not_
     assert partial.returncode == 3
     assert "rank 5" in partial.stderr
     assert short.returncode == 3
-    assert "after 0.001 s a dump is closed" in short.stderr
+    assert "after 1e-06 s a dump is closed" in short.stderr
     assert short.stderr.count("more time: diagd dump --limit") == 1
     assert "more time" not in done.stderr + partial.stderr
 
