@@ -996,6 +996,8 @@ def test_gradients_that_are_never_cleared_are_told_where_clipping_bounds_their_n
     signals(made.state, 0, "clip_norm/limit", range(1, 61), [1.0] * 60)
     kinds = [one.kind for one in found(made)]
     assert kinds == ["training.gradient_accumulation"] * told
+    signals(made.state, 0, "gradients/kept@1", range(1, 61), [0.0] * 60)
+    assert found(made) == []  # whose gradients are clipped is not known
 
 
 # --- a game that is over

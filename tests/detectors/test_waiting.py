@@ -36,6 +36,14 @@ def test_ranks_that_want_keys_alike_at_one_line_are_one_finding() -> None:
     assert found.causes[0].key == "key"
 
 
+@pytest.mark.parametrize("keys", [("done/10000", "done/10001"), ("added/1", "added/2"), ("part-1/1", "part-2/1")])
+def test_keys_that_differ_by_a_number_are_not_said_to_be_spelled_apart(keys: tuple[str, str]) -> None:
+    made = job(3).waits(0, seq=8)
+    for rank, key in zip((1, 2), keys, strict=True):
+        made.wants_key(rank, key, site=at("get", line=8))
+    assert {one.causes[0].key for one in made.passes(2).find() if one.kind == "hang.store_wait"} == {"key"}
+
+
 def test_a_key_that_each_rank_spells_in_its_own_way_is_told_so() -> None:
     made = job(3).waits(0, seq=8).issued(0, "STORE_SET", 0, group="", detail="packed/-7a1c9f31", site=at("get", line=6))
     for rank, token in ((1, "81c09c15"), (2, "49217f13")):

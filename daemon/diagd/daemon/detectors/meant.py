@@ -122,7 +122,8 @@ def left_alone(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     siblings = models.of(entry)
     if how is not How.NEVER:  # an average that one rank keeps changes as a whole; a fault does not
         if info.copy:
-            return models.once(("reference", model_of(entry)), lambda: _is_reference(state, entry, models))
+            key = "reference", model_of(entry), tuple(sorted(entry.infos))
+            return models.once(key, lambda: _is_reference(state, entry, models))
         return models.once(("few", model_of(entry)), lambda: _few(siblings))
     if info.trained_model:  # a stage's frozen part differs by design, unless its model is one that ranks share
         declared = models.once(("known", model_of(entry)), lambda: any(s.peers or _is_declared(s) for s in siblings))

@@ -8,7 +8,10 @@ from diagd.daemon.detectors.finding import Evidence
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Operation
 
-_OPAQUE = re.compile(r"-?[0-9a-fA-F]{5,}(?:-[0-9a-fA-F]+)*")  # a hash, an address, a time: no rank's number or step
+# A hash, an address, a time: letters and digits together, or more digits than a rank's number or a step has.
+_OPAQUE = re.compile(
+    r"(?<![0-9A-Za-z])-?(?:(?=[0-9]*[A-Fa-f])(?=[A-Fa-f]*[0-9])[0-9A-Fa-f]{5,}|[0-9]{9,})(?:-[0-9A-Fa-f]+)*(?![0-9A-Za-z])"
+)
 _NUMBER = re.compile(r"[0-9]+")
 ALIKE = 2  # keys, at least
 
@@ -36,7 +39,7 @@ def spelled_apart(scene: Scene, ops: Sequence[Operation]) -> tuple[Evidence, ...
 
     Empty where the keys differ otherwise, as by the ranks' numbers.
     """
-    waited = {key for op in ops for key in _keys(op)}
+    waited = {key for op in ops for key in store_keys.unset(scene, op)}
     shapes = {_shape(key) for key in waited}
     if len(shapes) != 1 or "*" not in (shape := shapes.pop()):
         return ()
@@ -49,11 +52,6 @@ def spelled_apart(scene: Scene, ops: Sequence[Operation]) -> tuple[Evidence, ...
     )[:ALIKE] or (Evidence(f"{len(waited)} spellings of {shape!r} are waited for", "probe"),)
 
 
-def _keys(op: Operation) -> tuple[str, ...]:
-    return tuple(op.detail.split(", ")) if op.name != "STORE_JOIN" else ()
-
-
 def _shape(key: str) -> str:
-    """The key with what is opaque in it as a star, each part between slashes for itself."""
-    parts = [_OPAQUE.sub("*", part) for part in re.split(r"([/:|.])", key)]
-    return "".join(parts)
+    """The key with what is opaque in it as a star."""
+    return _OPAQUE.sub("*", key)

@@ -38,9 +38,12 @@ def accumulation(scene: Scene) -> Iterator[Finding]:
     since: dict[int, int] = {}
     grown: dict[int, str] = {}
     for rank in scene.state.signals.ranks(KEPT):
-        for suffix in _optimizers(scene, rank):
+        optimizers = _optimizers(scene, rank)
+        for suffix in optimizers:
             step = kept_since(scene, rank, suffix)
-            growth = (_growth(scene, rank, step, suffix) or _bounded(scene, rank, step)) if step is not None else ""
+            growth = _growth(scene, rank, step, suffix) if step is not None else ""
+            if step is not None and not growth and len(optimizers) == 1:  # of several, it is not known which is clipped
+                growth = _bounded(scene, rank, step)
             if step is not None and growth:
                 since[rank], grown[rank] = step, growth
     if not grown:
