@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from tests.detectors.learning import Floats, Learning, around, falling
 
+from diagd.daemon.detectors.training import needles
+from diagd.daemon.detectors.training.curves import Curve
+
 
 def leaping(places: tuple[int, ...], height: float) -> Floats:
     loss = falling(200, noise=0.1)
@@ -38,7 +41,16 @@ def test_a_loss_near_0_that_is_now_and_then_what_it_was_at_first_is_not_told() -
 
 
 def test_a_loss_around_0_leaps_no_more_than_it_did() -> None:
-    assert Learning({"loss": around(-0.1, 0.1, 200)}).kinds() == []
+    begins_below = np.concatenate([np.zeros(10), np.full(6, -0.5), around(0.0, 0.1, 184)])
+    assert needles._places(Curve(np.arange(1, 201), begins_below)) == []
+
+
+def test_a_loss_that_stays_where_it_has_leapt_to_is_no_needle() -> None:
+    steps, calm = np.arange(1, 201), np.full(200, 0.5)
+    for places, times in (((80, 105), 2), (range(80, 200), 0)):
+        loss = calm.copy()
+        loss[list(places)] = 4000.0
+        assert len(needles._places(Curve(steps, loss))) == times
 
 
 def test_where_rewards_make_the_loss_it_may_leap() -> None:

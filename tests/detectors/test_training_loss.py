@@ -222,6 +222,12 @@ def test_a_loss_that_falls_below_zero_ever_faster_has_no_bound() -> None:
     assert (found.causes[0].key, found.ranks) == ("unbounded", (0, 1))
 
 
+def test_a_loss_that_has_left_is_told_with_the_step_at_which_it_did() -> None:
+    loss = np.concatenate([np.geomspace(1.6, 0.2, 60), np.full(30, 0.2), np.full(60, 30.0)])
+    told = Learning({"loss": loss * np.exp(around(0.0, 0.03, 150))}).find()
+    assert [found.step for found in told if found.kind == "training.loss_divergence"] == [91]
+
+
 def test_a_jump_from_which_it_comes_back_to_what_it_was_untrained_is_not_learned_anew() -> None:
     learns, hubs = np.geomspace(1.6, 0.2, 60), np.geomspace(100.0, 1.6, 30)
     loss = np.concatenate([learns, np.full(30, 0.2), hubs, np.full(20, 1.6)]) * np.exp(around(0.0, 0.03, 140))

@@ -89,6 +89,13 @@ def test_of_keys_that_ranks_set_by_their_own_number_the_one_that_is_missing_is_t
     assert "which rank 1 has not set" in found.summary
 
 
+def test_a_key_that_is_some_ranks_to_set_is_not_told_together_with_one_that_is_nobodys() -> None:
+    line = at("collect", line=12)
+    stuck = published(2, but=(2, 1)).wants_key(0, "2/1", site=line).wants_key(2, "5/9", site=line).waits(1, seq=8)
+    found = [one for one in stuck.passes(2).find() if one.kind == "hang.store_wait"]
+    assert sorted((one.ranks, one.names) for one in found) == [((1,), ("2/1",)), ((2,), ("5/9",))]
+
+
 def test_whose_a_missing_key_is_stays_open_where_one_rank_alone_set_such_keys() -> None:
     stuck = job(3).issued(1, "STORE_SET", 0, group="", detail="1/1").wants_key(0, "2/1").wants_key(2, "2/1, 2/0")
     found = stuck.waits(1, seq=8).passes(2).finds()

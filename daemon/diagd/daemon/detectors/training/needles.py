@@ -50,14 +50,14 @@ def needles(run: Run, losses: Mapping[int, Curve]) -> Iterator[Finding]:
 
 def _places(curve: Curve) -> list[int]:
     """Where the loss leaps and has come back soon after."""
-    values = np.abs(curve.values)  # of a loss around 0 the sign says nothing
+    values = curve.values
     if len(values) <= LEAST:
         return []
-    highest, found = float(values[:LEAST].max()), []
+    largest, found = float(np.abs(values[:LEAST]).max()), []  # of a loss around 0 the sign says nothing
     for at in range(LEAST, len(values)):
         value = float(values[at])
-        if value <= max(TIMES * highest, UNTRAINED * abs(curve.begin())):
-            highest = max(highest, value)
+        if value <= max(TIMES * largest, UNTRAINED * abs(curve.begin())):
+            largest = max(largest, abs(value))
         elif float(values[at + 1 : at + 1 + OVER].min(initial=np.inf)) < BACK * value:
             found.append(at)
     return found
