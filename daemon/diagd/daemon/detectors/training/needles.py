@@ -54,9 +54,12 @@ def _places(curve: Curve) -> list[int]:
     if len(values) <= LEAST:
         return []
     largest, found = float(np.abs(values[:LEAST]).max()), []  # of a loss around 0 the sign says nothing
+    untrained = UNTRAINED * abs(curve.begin())
+    if float(values.max()) <= max(TIMES * largest, untrained):
+        return []  # as nearly always, and this is asked at every look
     for at in range(LEAST, len(values)):
         value = float(values[at])
-        if value <= max(TIMES * largest, UNTRAINED * abs(curve.begin())):
+        if value <= max(TIMES * largest, untrained):
             largest = max(largest, abs(value))
         elif float(values[at + 1 : at + 1 + OVER].min(initial=np.inf)) < BACK * value:
             found.append(at)
