@@ -106,6 +106,25 @@ def test_a_reconstruction_that_gets_worse_under_another_term_is_drowned() -> Non
     assert Learning(run).kinds() == [("loss_component", "warning")]
 
 
+def test_a_loss_of_which_nothing_has_fallen_but_a_penalty_is_told_by_the_term_that_stands_still() -> None:
+    run = terms(rank_loss=around(0.693, 1e-3, 140), l2_loss=falling(140, 29.0, 1e-4, 10.0))
+    (found,) = Learning(run).find()
+    assert (found.kind, found.severity) == ("training.loss_component", "info")
+    assert found.names[:2] == ("rank_loss", "l2_loss")
+
+
+@pytest.mark.parametrize(("still", "beside"), [
+    (falling(140, 0.693, 0.4), {}),  # it is learned
+    (around(0.693, 1e-3, 140), {"bce_loss": falling(140, 0.7, 0.1)}),  # something is
+    (around(15.0, 0.02, 140), {}),  # it was never small beside the other
+])  # fmt: skip
+def test_a_penalty_that_falls_beside_what_is_learned_or_large_is_healthy(
+    still: Floats, beside: dict[str, Values]
+) -> None:
+    run = terms(rank_loss=still, l2_loss=falling(140, 29.0, 1e-4, 10.0), **beside)
+    assert "loss_component" not in [kind for kind, _ in Learning(run).kinds()]
+
+
 @pytest.mark.parametrize(("name", "kinds"), [("loss_bc", [("loss_component", "warning")]), ("loss_reg", [])])
 def test_a_term_of_which_nothing_reaches_the_weights_is_drowned_however_it_wanders(
     name: str, kinds: list[tuple[str, str]]

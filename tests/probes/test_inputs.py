@@ -12,7 +12,7 @@ from torch import nn
 from diagd.daemon.agent.signals import SignalReader
 from diagd.probes import batches, groups, inputs, randomness
 from diagd.probes.box import signals as layout
-from diagd.probes.box.layout import MAX_DIMS, Live, Op
+from diagd.probes.box.layout import MAX_DIMS, Flag, Live, Op
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
 from diagd.probes.state import STATE
@@ -181,6 +181,31 @@ def test_over_which_groups_is_averaged_is_told_also_under_a_wrapper(
         inputs._arm(probe())
     assert told().get("data/averages", {}) == text
     assert "data/exchanges" not in told()
+
+
+@pytest.mark.parametrize(
+    ("op", "numel", "flags", "text"),
+    [
+        (Op.ALLREDUCE, 4096, Flag.IN_BACKWARD, {9: "0:2:2"}),
+        (Op.REDUCE_SCATTER, -1, Flag.IN_BACKWARD, {9: "0:2:2"}),
+        (Op.ALLREDUCE, 4096, 0, {}),
+        (Op.ALLREDUCE, 2, Flag.IN_BACKWARD, {}),
+        (Op.ALLTOALL, 4096, Flag.IN_BACKWARD, {}),  # to and from experts
+    ],
+)
+def test_in_which_groups_backward_passes_exchange_parts_is_told(
+    recording: BoxWriter, told: Callable[[], Told], op: Op, numel: int, flags: int, text: dict[int, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys.modules["torch.distributed"], "get_world_size", lambda: 4)
+    monkeypatch.setitem(groups.TABLE, "parts", groups.NO_GROUP._replace(number=3, ranks=(0, 2)))
+    ring = recording.ring()
+    assert ring is not None
+    ring.stamp(ring.template((op,), 0, numel, 3, op, int(flags), 0, 0, 1, 1, -1, 0, 0, 0, (0,) * MAX_DIMS), 1)
+    for number in (7, 8, 9):
+        step(number)
+        inputs._arm(probe())
+    assert told().get("data/within", {}) == text
 
 
 def test_what_is_drawn_in_a_step_is_told_apart_from_what_the_loader_draws(told: Callable[[], Told]) -> None:

@@ -7,19 +7,15 @@ after an optimizer's step: a hook on all modules is there only until then, and n
     data/input     the fingerprint (52 bits) of a step's first forward pass
     data/replicas  fact: the wrapper's name and its ranks ("ddp 0:7:1" as first, last and step, or "ddp 0,1,4")
     data/replica_groups fact: the groups among these ranks that are the wrapper's own, in which none shares a sample
-    data/exchanges fact, without a wrapper: which operations the first steps exchange parts of what they compute by
-    data/averages  fact: groups of some ranks over which the first steps add up more than figures, as data/replicas
     data/dropout   fact: modules that drop elements at random, and are in training mode
 """
 
-import itertools
 import sys
 import threading
 from typing import Any
 
-from diagd.probes import compiling, cost, fingerprint, groups, host_randomness, placement, randomness, rows, turns
-from diagd.probes.box.layout import Live, Op
-from diagd.probes.box.reader import BoxReader
+from diagd.probes import compiling, cost, exchanges, fingerprint, host_randomness, placement, randomness, rows, turns
+from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import EAGER, Patches, Probe
@@ -29,10 +25,6 @@ from diagd.probes.state import STATE
 EARLY_STEPS = 16  # each of them is looked at
 EVERY = 4  # steps, after that
 DROPOUT_NAMES = 3
-EXCHANGES_AT = 8  # steps: it takes most of a millisecond, once
-# Averaging gradients needs none of these. Ranks that exchange what they compute may share each sample.
-_EXCHANGES = {int(op): op.name for op in (Op.ALLGATHER, Op.ALLTOALL, Op.REDUCE_SCATTER, Op.SEND, Op.RECV)}
-_FIGURES = 64  # elements: so few are what ranks tell each other of their losses and counts
 _STEP = int(Live.STEP)
 _FORWARDS = {
     "torch.nn.parallel.distributed": ("DistributedDataParallel", "forward"),
@@ -85,7 +77,7 @@ def remove() -> None:
 def _following(step: int) -> int:
     if step < EARLY_STEPS or INPUTS.armed is not None or fingerprint.pending():
         return step + 1
-    return min(turns.sampled(step, EVERY), EXCHANGES_AT if step < EXCHANGES_AT else turns.NEVER)
+    return min(turns.sampled(step, EVERY), exchanges.AT_STEP if step < exchanges.AT_STEP else turns.NEVER)
 
 
 def is_due(step: int) -> bool:
@@ -149,16 +141,10 @@ def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _tell_replicas(wrapper: Any, found: tuple[str, list[int]] | None) -> bool:
     """The ranks over which the wrapper averages: each is meant to have an input of its own. False: not known yet."""
     if found is not None:
-        SIGNALS.fact("data/replicas", f"{found[0]} {_written(sorted(found[1]))}")
+        SIGNALS.fact("data/replicas", f"{found[0]} {exchanges.written(sorted(found[1]))}")
         if type(wrapper).__name__ == "FSDPState" and (parts := placement.parts_of_mesh(wrapper)):
-            SIGNALS.fact("data/replica_groups", " ".join(_written(sorted(ranks)) for ranks in parts))
+            SIGNALS.fact("data/replica_groups", " ".join(exchanges.written(sorted(ranks)) for ranks in parts))
     return found is not None
-
-
-def _written(ranks: list[int]) -> str:
-    """In few bytes, however many there are: they nearly always lie at equal distances."""
-    steps = {after - before for before, after in itertools.pairwise(ranks)}
-    return f"{ranks[0]}:{ranks[-1]}:{steps.pop()}" if len(steps) == 1 else ",".join(map(str, ranks))
 
 
 def _ranks(wrapper: Any) -> tuple[str, list[int]] | None:
@@ -194,8 +180,9 @@ def _arm(probe: Probe) -> None:
     if STATE.live is None or not _has_others():
         return
     step = max(STATE.live[_STEP], 0)
-    if step == EXCHANGES_AT and not INPUTS.told_exchanges:
-        _tell_exchanges()
+    if step == exchanges.AT_STEP and not INPUTS.told_exchanges:
+        INPUTS.told_exchanges = True
+        exchanges.tell(INPUTS.wrapped)
     if INPUTS.wrapped:
         return
     if INPUTS.armed is None and step != INPUTS.step and is_due(step) and not compiling.in_use():
@@ -206,31 +193,6 @@ def _arm(probe: Probe) -> None:
 def _has_others() -> bool:
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_initialized() and distributed.get_world_size() > 1
-
-
-def _tell_exchanges() -> None:
-    """From this rank's own box: what it has issued lately."""
-    INPUTS.told_exchanges = True
-    reader = BoxReader(STATE.box.path)  # type: ignore[union-attr]  # there is one, as there are numbers
-    try:
-        records = reader.history()
-    finally:
-        reader.close()
-    large = [one for one in records if not 0 <= one.numel <= _FIGURES]
-    if not INPUTS.wrapped:
-        found = {_EXCHANGES[one.op] for one in large if one.op in _EXCHANGES}
-        SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
-    _tell_averages(large)
-
-
-def _tell_averages(large: list[Any]) -> None:
-    """The groups of some ranks over which these operations add up, and are used for nothing else."""
-    others = {one.group for one in large if one.op in _EXCHANGES}
-    added = {one.group for one in large if one.op == Op.ALLREDUCE} - others
-    world = sys.modules["torch.distributed"].get_world_size()
-    over = [group.ranks for group in groups.TABLE.values() if group.number in added and 1 < len(group.ranks) < world]
-    if over:
-        SIGNALS.fact("data/averages", " ".join(_written(sorted(ranks)) for ranks in sorted(over)))
 
 
 def _hook(torch: Any, probe: Probe) -> Any:

@@ -15,6 +15,7 @@ from diagd.daemon.detectors.moved import told_apart
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
 from diagd.daemon.detectors.parting import at_one_step, parted
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.too_narrow import too_narrow
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 
@@ -86,7 +87,8 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     causes = gradients(scene.state, found)
     told_by = {id(one.entry) for one in causes}
     found = [*causes, *(one for one in by_equal_gradients(scene.state, found) if id(one.entry) not in told_by)]
-    yield from _by_tensors(scene.state, own_norms.set_aside(scene.state, found))
+    found = [*own_norms.set_aside(scene.state, found), *too_narrow(scene.state)]
+    yield from _by_tensors(scene.state, found)
 
 
 def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:

@@ -6,7 +6,6 @@ and does not fall is one that is not trained.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,34 +14,20 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Floats, figure, lasting, noise
 from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.detectors.training.sums import Terms, bounds, fit, follows
+from diagd.daemon.detectors.training.swamped import swamped
 from diagd.daemon.state.metrics_names import LOSS_PARTS, canonical
 
-LEAST = 50  # samples
 SHARE = 0.01  # of the loss: below it a term is drowned
-FITS = 0.01  # of the loss's own spread, or of its size: what the fitted sum may be off
 COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
 FALLEN = 0.5
 GONE = 1e-4  # of the loss: whatever it does, nothing of it reaches the weights
-# Words in the names of terms that hold something in bounds: these may rise, and need not count while they are small.
-BOUNDS = frozenset({
-    "kl", "kld", "reg", "regularization", "regularisation", "l1", "l2", "decay", "penalty", "sparsity", "sparse", "tv",
-    "smooth", "smoothness", "ortho", "orthogonal", "balance", "aux", "entropy", "z", "norm", "prior", "gp",
-})  # fmt: skip
 MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
 WAS, STEADY = 0.01, 0.5  # of its largest, and of its level before: from above both to exactly 0 is no learning
 STRETCH = 8  # samples above 0 that make a stretch of their own
 BEFORE, LAST = 20, 3  # samples that show its level, and where it was right before
 VAST = 1e6
-
-
-class Terms(NamedTuple):
-    """The logged total and its terms over the same samples; the weights with which they add up to it."""
-
-    metrics: list[Metric]
-    values: Floats  # samples × terms
-    total: Floats
-    weights: Floats
 
 
 def terms(scene: Scene) -> Iterator[Finding]:
@@ -54,7 +39,7 @@ def terms(scene: Scene) -> Iterator[Finding]:
     if total is None or len(parts) < 2 or run.reinforced or run.adversarial:
         return
     fitted = fit(total, parts)
-    if fitted is not None and (found := _drowned(run, fitted)) is not None:
+    if fitted is not None and (found := _drowned(run, fitted) or swamped(run, fitted)) is not None:
         yield found
 
 
@@ -64,28 +49,6 @@ def _parts(run: Run) -> list[Metric]:
     return [m for m in found if m.rank == found[0].rank and canonical(m.name) in LOSS_PARTS]
 
 
-def fit(total: Metric, parts: list[Metric]) -> Terms | None:
-    """The weights with which the terms add up to the total; None where they do not."""
-    steps = total.curve.steps
-    same = [m for m in parts if len(m.curve.steps) == len(steps) and (m.curve.steps == steps).all()]
-    if len(same) < 2 or len(steps) < LEAST:
-        return None
-    values, wanted = np.column_stack([m.curve.values for m in same]), total.curve.values
-    scale = np.maximum(np.abs(values).max(axis=0), 1e-30)
-    plain = np.ones(len(same))
-    weights = plain
-    if not _is_sum(values, plain, wanted):
-        weights = np.linalg.lstsq(values / scale, wanted, rcond=1e-6)[0] / scale
-    if not _is_sum(values, weights, wanted) or (weights < 0).any():
-        return None
-    return Terms(same, values, wanted, weights)
-
-
-def _is_sum(values: Floats, weights: Floats, wanted: Floats) -> bool:
-    off = np.abs(values @ weights - wanted)
-    return bool(np.median(off) <= max(1e-4 * float(np.abs(wanted).max()), FITS * float(wanted.std())))
-
-
 def _drowned(run: Run, fitted: Terms) -> Finding | None:
     shares = np.median(np.abs(fitted.values * fitted.weights), axis=0)
     whole = float(shares.sum())
@@ -93,20 +56,11 @@ def _drowned(run: Run, fitted: Terms) -> Finding | None:
     if whole <= 0 or shares[main] < (1 - SHARE) * whole:
         return None
     for number, metric in enumerate(fitted.metrics):
-        like = fitted.weights[number] >= COMPARABLE * fitted.weights[main] and not _follows(metric)
-        drowned = shares[number] < GONE * whole and not _bounds(metric) and not _falls(metric)
+        like = fitted.weights[number] >= COMPARABLE * fitted.weights[main] and not follows(metric)
+        drowned = shares[number] < GONE * whole and not bounds(metric) and not _falls(metric)
         if number != main and like and 0 < shares[number] < SHARE * whole and (drowned or not _moves(metric)):
             return _drowning(run, fitted.metrics[main], metric, float(shares[main] / whole))
     return None
-
-
-def _follows(metric: Metric) -> bool:
-    """Whether it is the distance to codes that move to where the encoder is: small as soon as they do."""
-    return canonical(metric.name) == "commitment_loss"
-
-
-def _bounds(metric: Metric) -> bool:
-    return not BOUNDS.isdisjoint(metric.words)
 
 
 def _falls(metric: Metric) -> bool:
