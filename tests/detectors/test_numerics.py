@@ -567,6 +567,19 @@ def test_an_optimizer_of_another_copy_than_the_one_that_is_trained_with(fed: int
     assert [f.causes[0].key for f in found(made) if f.kind == "training.dead_parameters"] == [said] * bool(said)
 
 
+def test_gradients_that_are_cleared_before_the_step_are_told_as_that() -> None:
+    silent: dict[str, Sequence[float]] = {
+        "owned": [4] * 5,
+        "bare": [4] * 5,
+        "without_gradient": [4] * 5,
+        "elements_without_gradient": [1.0] * 5,
+    }
+    (one,) = found(counts(**silent, cleared=[1] * 5))
+    assert (one.kind, one.severity.value) == ("training.gradient_accumulation", "critical")
+    assert (one.causes[0].key, one.names[0]) == ("cleared", "zero_grad")
+    assert [f.kind for f in found(counts(**silent, cleared=[1, 1, 1, 0, 1]))] == ["training.dead_parameters"]
+
+
 @pytest.mark.parametrize(("router", "said"), [(3e-9, True), (1e-4, False), (0.0, False)])
 def test_a_router_with_nothing_but_rounding_for_a_gradient_never_learns(router: float, said: bool) -> None:
     made = counts()
@@ -1030,6 +1043,12 @@ def test_a_game_that_one_side_has_won_is_told_by_gradients_that_have_faded() -> 
     assert set(one.names) == {"Gen.a.weight", "Gen.b.weight"}
 
 
+def test_a_game_in_which_no_side_has_much_of_a_gradient_left_is_over() -> None:
+    little = [0.3 * 0.5**n for n in range(12)] + [1.2e-4] * 6
+    assert [one.causes[0].key for one in found(game(little, little))] == ["saturated"]
+    assert found(game(little, EVEN)) == []
+
+
 @pytest.mark.parametrize(("gen", "disc", "adversarial"), [
     (LOST, LOST, False),  # two models that have learned what there is
     (EVEN, EVEN, True),
@@ -1074,3 +1093,29 @@ def test_where_no_parameter_is_known_behind_bad_data_the_sentence_ends() -> None
     made.state.signals.put_fact(0, "nonfinite/origin", 31, "input")
     (one,) = found(made)
     assert not one.summary.rstrip(".").endswith((" at", ","))
+
+
+# --- clipping by a limit that is none
+
+
+@pytest.mark.parametrize(("limit", "given", "said"), [
+    (-1.0, [0.9] * 8, True), (1.0, [0.9] * 8, False), (-1.0, [4.0] * 8, False), (-1.0, [0.0] * 8, False),
+])  # fmt: skip
+def test_a_negative_limit_turns_gradients_round(limit: float, given: list[float], said: bool) -> None:
+    made = run(2, clip_norm__limit=[limit] * 8, clip_norm=[3.0] * 8, grad_norm=given, loss=[2.0] * 8)
+    assert kinds(made) == [("training.loss_divergence", (0, 1), "critical")] * said
+    assert all("clip_grad_norm_" in one.names and one.causes[0].key == "clip limit" for one in found(made))
+
+
+def test_a_limit_of_0_leaves_nothing() -> None:
+    made = counts(zero_gradient=[10] * 5, elements_zero_gradient=[1.0] * 5)
+    made.state.signals.put_fact(0, "parameters/zero_gradient", 32, "Net.fc.weight")
+    assert [one.causes[0].key for one in found(made)] == ["zero"]
+    signals(made.state, 0, "clip_norm/limit", range(1, 9), [0.0] * 8)
+    assert [(one.kind, one.causes[0].key) for one in found(made)] == [("training.dead_parameters", "clip limit")]
+
+
+def test_gradients_that_grow_with_a_loss_that_has_no_lower_end() -> None:
+    lower = [-(0.05 * 1.12**n) for n in range(100)]
+    made = run(1, loss=[0.04, *lower], grad_norm=[0.5 * 1.12**n for n in range(101)])
+    assert [one.causes[0].key for one in found(made)] == ["unbounded"]

@@ -222,6 +222,37 @@ def test_a_loss_that_falls_below_zero_ever_faster_has_no_bound() -> None:
     assert (found.causes[0].key, found.ranks) == ("unbounded", (0, 1))
 
 
+def test_a_loss_that_is_below_zero_within_few_steps_and_falls_ever_faster_has_no_bound() -> None:
+    run = Learning({"loss": np.concatenate([[0.06, 0.02], -0.05 * np.exp(np.arange(120) / 10.0)])})
+    assert ("loss_divergence", "warning") in run.kinds()
+    density = np.concatenate([[0.06], -80.0 * (1 - np.exp(-np.arange(120) / 40.0))])  # ever more slowly
+    assert Learning({"loss": density}).kinds() == []
+
+
+@pytest.mark.parametrize(("loss", "told"), [
+    (np.linspace(3.7, 8.0, 140), True), (np.linspace(3.7, 5.0, 140), False),  # or its targets are of another kind
+    (np.concatenate([np.linspace(3.7, 3.0, 40), np.linspace(3.0, 7.0, 100)]), False),  # it was learned
+    (around(7.0, 0.5, 140), False),
+])  # fmt: skip
+def test_a_classifier_that_is_ever_worse_than_by_chance(loss: Floats, told: bool) -> None:
+    run = Learning({"loss": loss + around(0.0, 0.05, 140), "loss/target_entropy": np.full(140, 3.7)})
+    assert (("loss_divergence", "warning") in run.kinds()) is told
+
+
+@pytest.mark.parametrize(("fact", "kind", "said"), [
+    ("softmax twice 10", "loss_plateau", "below 1.46"), ("sigmoid twice", "loss_plateau", "below 0.693"),
+    ("softmax over samples", "loss_plateau", "over the samples"), ("scores", "loss_divergence", "nll_loss"),
+    ("sigmoid before softmax", "loss_plateau", "sigmoid"),
+])  # fmt: skip
+def test_a_loss_that_is_given_something_else_is_told_with_what_that_does(fact: str, kind: str, said: str) -> None:
+    run = Learning({"loss": falling(40)}, world=2)
+    for rank in range(2):
+        run.job.state.signals.put_fact(rank, "loss/misused", 1, fact)
+    (found,) = run.find()
+    assert (found.kind, found.severity, found.ranks) == (f"training.{kind}", "warning", (0, 1))
+    assert said in found.summary
+
+
 def test_a_loss_that_has_left_is_told_with_the_step_at_which_it_did() -> None:
     loss = np.concatenate([np.geomspace(1.6, 0.2, 60), np.full(30, 0.2), np.full(60, 30.0)])
     told = Learning({"loss": loss * np.exp(around(0.0, 0.03, 150))}).find()

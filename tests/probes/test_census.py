@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.probes.scalars import clean, look, step, told
+from tests.probes.scalars import backward, clean, look, step, told
 from torch import nn
 
 from diagd.probes.box.writer import BoxWriter
@@ -183,6 +183,22 @@ def test_the_half_of_a_gan_that_is_frozen_just_now_is_no_frozen_output(recording
         x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))
         step(model(x).square().mean(), first, second)
     assert counted(recording, "frozen_output") == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_gradients_that_are_cleared_before_the_step_are_counted(recording: BoxWriter, early: bool) -> None:
+    model = Shop()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    look(model)
+    for seed in range(17):
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))
+        loss = model(x).square().mean()
+        if early:
+            backward(loss)
+            step(torch.zeros(1, requires_grad=True).sum(), optimizer)
+        else:
+            step(loss, optimizer)
+    assert counted(recording, "cleared")[-2:] == [float(early)] * 2
 
 
 def test_steps_without_any_gradient_are_counted_and_then_more_often(recording: BoxWriter) -> None:

@@ -113,6 +113,16 @@ def test_a_dictionary_of_views_may_be_the_one_that_was_taken_last(facts: list[st
     assert facts == []
 
 
+def test_a_dictionary_that_has_the_number_of_one_that_is_gone_is_another(facts: list[str]) -> None:
+    net = nn.Linear(3, 4)
+    gone = net.state_dict()
+    step(7)
+    fresh = detached(net.state_dict())
+    itself._taken["id", id(fresh["weight"])] = itself._taken["id", id(gone["weight"])]
+    net.load_state_dict(fresh)
+    assert facts == []
+
+
 def test_another_models_weights_and_a_part_of_its_own_are_no_such_case(facts: list[str]) -> None:
     net, other = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     state = other.state_dict()

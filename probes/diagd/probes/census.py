@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from diagd.probes import bits, counters, dtypes, fresh, later, spoilt, unlisted
+from diagd.probes.losses import LOSSES
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.signals import SIGNALS
 
@@ -101,6 +102,7 @@ def _count(owned: set[int], step: int) -> None:
     _number("elements_without_gradient", _share(silent, mine), step)
     _number("elements_zero_gradient", _share(still, mine), step)
     _number("bare", bare, step)
+    _number("cleared", CENSUS.bare and LOSSES.given > max(step - EARLY, 0), step)
     if still:
         bits.tell([p for _, p in mine], step)
     _number("copies_fed", sum(p.grad is not None for one in NAMED.copies if (p := one.tensor()) is not None), step)

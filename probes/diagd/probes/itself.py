@@ -10,6 +10,8 @@ same two steps is else no such case: a distributed checkpoint is read into it, o
 """
 
 import sys
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from diagd.probes import sites
@@ -20,9 +22,10 @@ from diagd.probes.state import STATE
 TAKEN = 16  # dictionaries of which it is remembered when they were taken
 NAMES = 3
 
-# By id of a tensor in them, which is a new one for each dictionary: an id that is used again is told anew with it. And
-# by where that lies, for those who make new tensors of it (detach, a view): then the newest dictionary counts.
+# By id of a tensor in them, which is a new one for each dictionary, as long as that tensor lives: another may come to
+# have its id. And by where it lies, for those who make new tensors of it (detach, a view): then the newest counts.
 _taken: dict[tuple[str, int], int] = {}
+_alive: dict[tuple[str, int], Callable[[], Any]] = {}  # who has that id
 _lies: dict[tuple[str, int], int] = {}  # where the first tensor of each lies
 
 
@@ -39,9 +42,19 @@ def given(_: Any, state: Any) -> None:
     for key in keys:
         _taken.pop(key, None)
         _taken[key], _lies[key] = under_way(), keys[-1][1]
+    _remember(state, keys[:1])
     while len(_taken) > 2 * TAKEN:
         oldest = next(iter(_taken))
         del _taken[oldest], _lies[oldest]
+        _alive.pop(oldest, None)
+
+
+def _remember(state: Any, keys: tuple[tuple[str, int], ...]) -> None:
+    """Who has this id, unless it is a parameter (keep_vars): torch refuses to move one that is referred to weakly."""
+    for key in keys:
+        first = _first(state)
+        known = not isinstance(first, sys.modules["torch"].nn.Parameter)
+        _alive[key] = weakref.ref(first) if known else _nobody
 
 
 def look(module: Any, state: Any, step: int) -> None:
@@ -53,11 +66,19 @@ def look(module: Any, state: Any, step: int) -> None:
     if not trained or not all(_is_same(state.get(name), one) for name, one in trained.items()):
         _note_others({one.data_ptr() for one in trained.values()})
         return
-    taken = next((_taken[key] for key in _keys(state) if key in _taken), step)
+    taken = next((_taken[key] for key in _keys(state) if key in _taken and _is_it(key, state)), step)
     if taken < step:
         names = ",".join(list(trained)[:NAMES])
         line = sites.text_from(sys._getframe(1))
         SIGNALS.fact("checkpoint/itself", f"{type(module).__name__}|{taken}|{len(trained)}|{names}|{line}", step)
+
+
+def _nobody() -> None:
+    """Stands for who is not known."""
+
+
+def _is_it(key: tuple[str, int], state: Any) -> bool:
+    return key[0] != "id" or _alive.get(key, _nobody)() is _first(state)
 
 
 def _note_others(places: set[int]) -> None:
@@ -71,13 +92,18 @@ def forget() -> None:
     """A child of the process has taken none."""
     _taken.clear()
     _lies.clear()
+    _alive.clear()
 
 
 def _keys(state: Any) -> tuple[tuple[str, int], ...]:
     """What a dictionary's first tensor is known by."""
-    values = state.values() if isinstance(state, dict) else ()
-    first = next((one for one in values if hasattr(type(one), "untyped_storage")), None)
+    first = _first(state)
     return (("id", id(first)), ("at", first.data_ptr())) if first is not None else ()
+
+
+def _first(state: Any) -> Any:
+    values = state.values() if isinstance(state, dict) else ()
+    return next((one for one in values if hasattr(type(one), "untyped_storage")), None)
 
 
 def _is_same(loaded: Any, own: Any) -> bool:

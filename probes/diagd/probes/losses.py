@@ -5,12 +5,13 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, odd, origin, sites, targets, turns
+from diagd.probes import broadcasting, later, misused, odd, origin, sites, targets, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.kept import Kept
+from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -29,6 +30,7 @@ class _Losses:
         self.dtype = ""
         self.finite = True  # the last one that lay on the CPU
         self.woken = False  # by one that is not
+        self.given = 0  # the last step in which a pass was seen to leave gradients
         self.scaled: tuple[Any, Any] | None = None  # what a gradient scaler has made of a loss, and the scaler
 
 
@@ -110,6 +112,8 @@ def _before(roots: Any) -> None:
 def _after(_: Any) -> None:
     for kept in WATCHED.values():
         kept.after_backward()
+    if any(parameter.grad is not None for _, parameter in NAMED.held()):
+        LOSSES.given = max(STATE.live[_STEP], 0) + 1
 
 
 def _look(roots: Any) -> None:
@@ -130,6 +134,7 @@ def _take(torch: Any, root: Any, step: int) -> None:
         LOSSES.step = step
         broadcasting.look(root, step)
         targets.look(root, step)
+        misused.look(root, step)
     dtype = str(root.dtype)
     if dtype != LOSSES.dtype:
         LOSSES.dtype = dtype

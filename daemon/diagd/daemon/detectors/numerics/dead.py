@@ -96,6 +96,8 @@ def cut_off(counts: Counts) -> Dead | None:
     owned = counts.last("owned")
     if silent and (routers := [name for name in names if is_router(name)]) and _routes(counts):
         return _unrouted(counts, routers)
+    if silent and silent == owned[-1] and counts.always("cleared", LATER):
+        return _cleared(counts, names)
     if not silent or (share < SHARE and silent < MANY * owned[-1]) or (names and all(map(is_expert, names))):
         return None
     text = (
@@ -106,6 +108,21 @@ def cut_off(counts: Counts) -> Dead | None:
         "nothing of the loss depends on them: detached, computed without gradients, or not used",
         names, counts.since("without_gradient"), 0.85,
         (f"{silent:.0f} parameters in the optimizer without a gradient: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def _cleared(counts: Counts, names: tuple[str, ...]) -> Dead:
+    text = (
+        f"the gradients that the backward pass leaves are gone when the optimizer steps: none of its"
+        f" {counts.last('owned')[-1]:.0f} parameters is ever updated"
+    )
+    facts = (
+        "parameters have gradients after the backward pass",
+        "none of the optimizer's parameters has a gradient when it steps",
+    )
+    return Dead(
+        "cleared", Severity.CRITICAL, text, "zero_grad() is called between backward() and step()",
+        ("zero_grad", *names), counts.since("without_gradient"), 0.95, facts, "training.gradient_accumulation",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from diagd.daemon.detectors.numerics.weights import weights
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure, rolling_median
 from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.detectors.training.unbounded import falls
 
 HIGH = 1e3  # a common alarm for the norm over all gradients; by itself it fires on every loss that is a sum
 TIMES = 30.0  # over what the run began with
@@ -100,6 +101,9 @@ def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Findin
     if since is None and all(_improves(scene, r) for r in ranks):
         severity = Severity.WARNING
         text += "; the loss still falls, as it does where it has no lower end"
+    if since is None and falls(curve_of(scene.state.signals.series(rank, "loss"))) is not None:
+        why = cause("unbounded", "the loss has no lower end, and gradients grow with what makes it ever lower", 0.8,
+                    *told)  # fmt: skip
     names = (*worst, "grad_norm", *(("zero_grad",) if since is not None else ()))
     return finding("numerics.gradient_explosion", severity, ranks, text, why, names=names, step=step)
 

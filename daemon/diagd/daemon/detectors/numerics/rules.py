@@ -6,6 +6,7 @@ from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.detectors.numerics import (
     bare,
     ceased,
+    clip_limit,
     clipped,
     dead,
     exploding,
@@ -32,6 +33,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     saturated.saturated,
     ceased.ceased,
     clipped.clipped_scaled,
+    clip_limit.turned_round,
     silenced.silenced,
     imbalance.imbalances,
     starved.starved,

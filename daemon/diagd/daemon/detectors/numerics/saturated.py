@@ -17,7 +17,8 @@ from diagd.daemon.detectors.training.curves import figure
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
-FADED = 1e-4  # of the largest gradient that it had
+FADED = 1e-4  # of the largest gradient that it had,
+ALL_FADED = 1e-3  # and where that is so of all models: a game that goes on gives some side a gradient
 NEWEST, LEAST = 4, 12  # samples
 
 
@@ -31,16 +32,22 @@ def saturated(scene: Scene) -> Iterator[Finding]:
         for one in weights(scene.state, rank):
             if one.is_matrix:
                 by_model.setdefault(one.model, []).append(one)
-        lost = {model: all_ for model, all_ in by_model.items() if all(map(_has_faded, all_))}
-        if lost and len(by_model) > 1:
+        if len(by_model) > 1 and (lost := _lost(by_model)):
             faded[rank] = lost
     if faded:
         yield _finding(scene, faded)
 
 
-def _has_faded(one: Weight) -> bool:
+def _lost(by_model: dict[str, list[Weight]]) -> dict[str, list[Weight]]:
+    lost = {model: all_ for model, all_ in by_model.items() if all(_has_faded(one, FADED) for one in all_)}
+    if not lost and all(_has_faded(one, ALL_FADED) for all_ in by_model.values() for one in all_):
+        return by_model
+    return lost
+
+
+def _has_faded(one: Weight, to: float) -> bool:
     values = one.gradient.values
-    return len(values) >= LEAST and bool(values[-NEWEST:].max() < FADED * values[: LEAST // 2].max())
+    return len(values) >= LEAST and bool(values[-NEWEST:].max() < to * values[: LEAST // 2].max())
 
 
 def _finding(scene: Scene, faded: dict[int, dict[str, list[Weight]]]) -> Finding:
@@ -60,7 +67,7 @@ def _finding(scene: Scene, faded: dict[int, dict[str, list[Weight]]]) -> Finding
     ]  # fmt: skip
     why = cause("saturated", "one side has won: where a discriminator is sure of all it sees, a loss such as"
                 " log(1 - D(G(z))) is flat", 0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
-    since = np.flatnonzero(worst.gradient.values >= FADED * worst.gradient.values.max())
+    since = np.flatnonzero(worst.gradient.values >= ALL_FADED * worst.gradient.values.max())
     step = int(worst.gradient.steps[min(int(since[-1]) + 1, len(worst.gradient.steps) - 1)])
     names = tuple(one.name for one in all_[:20])
     return finding("numerics.gradient_vanishing", Severity.WARNING, ranks, text, why, names=names, step=step,

@@ -3,6 +3,7 @@
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.numerics.counted import LATER, SHARE, Counts, Dead
 from diagd.daemon.detectors.numerics.weights import is_besides, is_expert
+from diagd.daemon.detectors.training.curves import curve_of
 from diagd.daemon.detectors.training.rewards import teach_nothing
 
 LONG = 8  # counts in a row, where it is meant to be so at first
@@ -27,9 +28,21 @@ def zero(counts: Counts) -> Dead | None:
         _is_computed_in_half(counts) or _is_sent_in_half(counts)
     ):
         return _flushed(counts, names, text)
+    limits = curve_of(counts.scene.state.signals.series(counts.rank, "clip_norm/limit")).values[-LATER:]
+    if len(limits) and not limits.any():
+        return _clipped_away(counts, names, text)
     return Dead(
         "zero", Severity.WARNING, text, "what follows them passes on nothing: dead units, a factor of zero, a clamp",
         names, counts.since("zero_gradient"), 0.85, (f"gradients of norm 0 so far: {', '.join(names)}",),
+    )  # fmt: skip
+
+
+def _clipped_away(counts: Counts, names: tuple[str, ...], text: str) -> Dead:
+    return Dead(
+        "clip limit", Severity.CRITICAL, f"{text}; clip_grad_norm_ is called with max_norm 0, which leaves nothing",
+        "clip_grad_norm_ multiplies by the limit over the norm: 0 does not switch it off",
+        ("clip_grad_norm_", "max_norm", *names), counts.since("zero_gradient"), 0.95,
+        ("gradients are clipped to a norm of 0",),
     )  # fmt: skip
 
 

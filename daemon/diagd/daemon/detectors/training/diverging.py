@@ -1,6 +1,7 @@
 """A loss that rises and stays: worse than where the run began, and not on its way back."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ BLOWN_FOR = 5
 MOST = 0.5  # of the ranks
 # Of the entropy of a classifier's targets: what was learned, and where nothing of it is left, for so many samples.
 LEARNT, CHANCE, STAYS = 0.7, 0.97, 64
+WORSE_BY, PARTS = 1.5, 4  # of that entropy; of the run, each worse than the one before
 
 
 class Divergence(NamedTuple):
@@ -47,7 +49,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     wild = run.reinforced or run.adversarial
     losses = together(run.losses())
     found = [one for rank, curve in losses.items()
-             if (one := diverging(rank, curve, wild) or (None if wild else _lost(run, rank, curve))) is not None
+             if (one := diverging(rank, curve, wild) or (None if wild else _by_chance(run, rank, curve))) is not None
              and not _is_spike(rank, curve, wild)]  # fmt: skip
     if len(found) <= MOST * len(losses):
         return
@@ -89,14 +91,32 @@ def _left_at(curve: Curve, found: Divergence) -> int:
     return int(curve.steps[away][0]) if away.any() else 0
 
 
-def _lost(run: Run, rank: int, curve: Curve) -> Divergence | None:
-    """Whether a classifier that had learned much gives no more than the classes' frequencies do, and stays so."""
+def _by_chance(run: Run, rank: int, curve: Curve) -> Divergence | None:
+    """Whether a classifier is no better than the classes' frequencies are, and was, or is ever worse."""
     told = run.curve(rank, "loss/target_entropy")
-    if not len(told.values) or len(curve.values) < LEAST + STAYS:
+    if not len(told.values) or len(curve.values) < LEAST + STAYS or told.values[-1] <= 0:
         return None
-    entropy, smooth = float(told.values[-1]), rolling_median(curve.values, WIDTH)
+    entropy = float(told.values[-1])
+    return _lost(rank, curve, entropy) or _ever_worse(rank, curve, entropy)
+
+
+def _ever_worse(rank: int, curve: Curve, entropy: float) -> Divergence | None:
+    """Whether it never was better than that, and each part of the run is worse than the one before."""
+    parts = [float(np.median(part)) for part in np.array_split(curve.values, PARTS)]
+    if parts[-1] < WORSE_BY * entropy or parts[-1] - parts[0] < FAR * noise(curve.values):
+        return None
+    smooth = rolling_median(curve.values, WIDTH)
+    if smooth.min() < CHANCE * entropy or any(after <= before for before, after in pairwise(parts)):
+        return None
+    at = int(smooth.argmin())
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False, 0)
+
+
+def _lost(rank: int, curve: Curve, entropy: float) -> Divergence | None:
+    """Whether one that had learned much gives no more than the classes' frequencies do, and stays so."""
+    smooth = rolling_median(curve.values, WIDTH)
     at, stays = int(smooth.argmin()), smooth[-STAYS:]
-    if entropy <= 0 or smooth[at] > LEARNT * entropy or stays.min() < CHANCE * entropy:
+    if smooth[at] > LEARNT * entropy or stays.min() < CHANCE * entropy:
         return None
     above = np.flatnonzero(smooth < CHANCE * entropy)
     since = int(curve.steps[above[-1] + WIDTH])

@@ -9,6 +9,7 @@ from diagd.daemon.detectors.training import (
     codebook,
     diverging,
     gap,
+    misused,
     plateau,
     policy,
     representation,
@@ -22,6 +23,7 @@ from diagd.daemon.detectors.training import (
 TRAINING: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     spike.spikes,
     diverging.divergence,
+    misused.misused,
     unbounded.unbounded,
     plateau.plateaus,
     policy.outputs,

@@ -24,7 +24,7 @@ FASTER = 1.5  # times as far in the later half of its way as in the earlier
 def unbounded(scene: Scene) -> Iterator[Finding]:
     """The losses of most ranks, which fall alike."""
     run = Run(scene)
-    if run.reinforced or run.adversarial:
+    if run.reinforced or run.adversarial or run.fact("loss/misused") == "scores":
         return
     losses = together(run.losses())
     found = {rank: step for rank, curve in losses.items() if (step := falls(curve)) is not None}
@@ -49,11 +49,12 @@ def falls(curve: Curve) -> int | None:
     above = np.flatnonzero(curve.values >= 0)
     since = int(above[-1]) + 1 if len(above) else 0
     below = curve.values[since:]
-    if len(below) < LEAST or since < START:
+    if len(below) < LEAST or not since:
         return None
     smooth = rolling_median(below, WIDTH)
     middle, last = float(smooth[len(smooth) // 2]), float(smooth[-1])
-    usual = float(np.median(np.abs(curve.values[:START])))
+    first = np.abs(curve.values[:START])
+    usual = float(np.median(first) if since >= START else first.max())
     if -last < BEYOND * max(usual, 1e-12) or float(smooth.min()) < 2 * last:
         return None
     return int(curve.steps[since]) if middle - last > FASTER * (float(smooth[0]) - middle) else None
