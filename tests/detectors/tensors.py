@@ -42,8 +42,9 @@ def ledgers(
 
 def training(tensors: Mapping[TensorInfo, Content], world: int = 3, steps: Iterable[int] = STEPS) -> Job:
     """A job whose ranks step, communicate in each step, and hold these tensors."""
-    made = job(world)
+    made, steps = job(world), tuple(steps)
     for placed in made.ranks.values():
+        placed.facts.step = max(steps)
         placed.facts.operations = placed.facts.step + 100
     made.train(*made.ranks).passes(1.0)
     made.state.tensors.apply(ledgers(tensors, range(world), steps), world)

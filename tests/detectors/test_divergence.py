@@ -287,7 +287,11 @@ def test_norms_of_stages_begin_alike_and_part_by_design() -> None:
     norms = dict.fromkeys(named(replace(PLAIN, shape=(4,)), "Stage.norm.weight", "Stage.norm.bias"), norm)
     assert not training({**stage, **norms}).find()
     embedding = {replace(PLAIN, name="Stage.embed.weight", shape=(9, 4)): norm}
-    assert "Stage.norm.weight" in training({**stage, **norms, **embedding}).finds().names  # shards of one model
+    shards = training({**stage, **norms, **embedding})
+    assert "Stage.norm.weight" in shards.finds().names  # of one model
+    for rank in range(3):
+        shards.state.signals.put_fact(rank, "data/exchanges", 9, "RECV,SEND")
+    assert shards.finds().names == ("Stage.embed.weight",)  # of which two stages have a copy
     replica = dict.fromkeys(stage, norm)
     assert training({**replica, **norms}).finds().kind == "divergence.parameter"
     expert = {replace(PLAIN, name="Stage.experts.0.fc.weight", shape=(4, 4)): own}

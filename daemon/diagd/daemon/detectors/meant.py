@@ -5,7 +5,7 @@ from diagd.daemon.detectors.made_equal import was_made_equal
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import averages_over, communicates, mixes, only_averages
+from diagd.daemon.detectors.replicas import averages_over, communicates, mixes, only_averages, passes_on
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -34,7 +34,7 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
-    if _is_of_own_part(entry, models):
+    if _is_of_own_part(state, entry, models):
         return False
     if all(mixes(state, rank) for rank in entry.infos):
         return False
@@ -64,15 +64,21 @@ def _gradients(weight: Entry, models: Models) -> list[Entry]:
     return [entry for entry in mine if entry.together == weight.together]
 
 
-def _is_of_own_part(entry: Entry, models: Models) -> bool:
-    """Whether the matrices of its module began apart: biases begin with zeros on all ranks, also those of shards."""
+def _is_of_own_part(state: JobState, entry: Entry, models: Models) -> bool:
+    """Whether the matrices of its module began apart: biases begin with zeros on all ranks, also those of shards.
+
+    Of a norm, which has none beside it, the block tells whose it is; not where ranks may hold shards of that block,
+    which have their norms in common.
+    """
     if is_any_matrix(entry):
         return False
     module = entry.name.rpartition(".")[0]
     beside = models.matrices_in(module)
-    if not beside and "expert" in module.lower():  # a norm within it
+    staged = not beside and all(passes_on(state, rank) for rank in entry.infos)
+    if staged or (not beside and "expert" in module.lower()):
         beside = models.matrices_in(module.rpartition(".")[0])
-    return bool(beside) and not any(one.agreement.first_equal for one in beside)
+    alike = sum(one.agreement.first_equal for one in beside)
+    return bool(beside) and (2 * alike < len(beside) if staged else not alike)  # stages may share an embedding
 
 
 def is_wrapped_alone(entry: Entry) -> bool:

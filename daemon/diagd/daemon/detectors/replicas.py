@@ -11,6 +11,7 @@ from diagd.daemon.state.ledger import NONE
 CLOCK = "step/collectives"  # that a rank has entered by the end of a step
 RECENT = 128  # samples of a series that are compared: agents report at different moments
 EARLY = 16  # of the first steps each is told
+TOLD_BY = 16  # steps: what a rank exchanges
 OFTEN = 0.5  # operations a step; ranks that communicate less train apart, and meet again now and then if at all
 
 
@@ -52,6 +53,17 @@ def only_averages(state: JobState, rank: int) -> bool:
     """Whether the rank is known to exchange nothing of what it computes: else ranks may share each sample."""
     fact = state.signals.fact(rank, "data/exchanges")
     return fact is not None and fact[1] == "none"
+
+
+def passes_on(state: JobState, rank: int) -> bool:
+    """Whether all that the rank exchanges of what it computes is sent to single ones, as by a stage.
+
+    In its first steps, in which it is not told yet, it may be so.
+    """
+    fact = state.signals.fact(rank, "data/exchanges")
+    if fact is None:
+        return int(state.columns.step[rank]) < TOLD_BY
+    return {"SEND", "RECV"} >= set(fact[1].split(","))
 
 
 def averages_over(state: JobState, ranks: tuple[int, ...]) -> bool:
