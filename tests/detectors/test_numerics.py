@@ -1044,7 +1044,7 @@ def test_a_game_that_one_side_has_won_is_told_by_gradients_that_have_faded() -> 
 
 
 def test_a_game_in_which_no_side_has_much_of_a_gradient_left_is_over() -> None:
-    little = [0.3 * 0.5**n for n in range(12)] + [1.2e-4] * 6
+    little = [0.3 * 0.4**n for n in range(12)] + [1.2e-4] * 6
     assert [one.causes[0].key for one in found(game(little, little))] == ["saturated"]
     assert found(game(little, EVEN)) == []
 

@@ -1,6 +1,7 @@
 """What a loss function was given, by the loss's graph."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ def seeded() -> None:
 
 
 def said(recording: BoxWriter, loss: Tensor, step: int = 1) -> str:
+    misused.LOOKS.next = 0
     SIGNALS.record("loss", 1.0, step)  # so that there is something to read
     misused.look(loss, step)
     fact = told(recording).fact(0, "loss/misused")
@@ -61,4 +63,17 @@ def test_losses_of_what_they_are_made_for_are_quiet(recording: BoxWriter, loss: 
 
 def test_a_loss_of_what_is_not_trained_has_no_graph(recording: BoxWriter) -> None:
     assert said(recording, torch.zeros(())) == ""
-    assert said(recording, F.nll_loss(MODEL(X), Y), step=3) == ""  # it is not looked at all the time
+
+
+def test_it_is_looked_at_ever_more_seldom(recording: BoxWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def nearest(loss: int) -> tuple[object, ...]:
+        seen.append(loss)
+        return ()
+
+    monkeypatch.setattr(misused, "_nearest", nearest)
+    monkeypatch.setattr(misused.LOOKS, "next", 0)
+    for step in range(1, 300, 2):  # short steps are not all looked at
+        misused.look(SimpleNamespace(grad_fn=step), step)
+    assert seen == [1, 3, 13, 53, 213]

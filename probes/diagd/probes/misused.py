@@ -14,8 +14,9 @@ from typing import Any
 
 from diagd.probes import later, nodes
 from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
 
-STEPS = frozenset({1, 2, 8, 64, 512})
+FIRST, TIMES = 3, 4  # steps: each of the first, then ever more seldom
 NODES = 64  # from the loss on: behind it is the model
 ABOVE_ZERO = 0.01  # a logarithm of a probability that was computed in half precision may be a little above 0
 ELEMENTS = 1 << 20
@@ -32,10 +33,24 @@ _TWICE = {
 }  # fmt: skip
 
 
+class _Looks:
+    """This process's."""
+
+    def __init__(self) -> None:
+        self.next = 0  # step
+        self.box: Any = None  # a forked child begins anew
+
+
+LOOKS = _Looks()
+
+
 def look(root: Any, step: int) -> None:
     """Before a backward pass."""
-    if step not in STEPS or root.grad_fn is None:
+    if LOOKS.box is not STATE.box:
+        LOOKS.box, LOOKS.next = STATE.box, 0
+    if step < LOOKS.next or root.grad_fn is None:
         return
+    LOOKS.next = step + 1 if step < FIRST else TIMES * step
     for node in _nearest(root.grad_fn):
         if said := _twice(node) or _over_samples(node):
             SIGNALS.fact("loss/misused", said, step)

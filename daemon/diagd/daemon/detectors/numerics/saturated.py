@@ -19,7 +19,7 @@ from diagd.daemon.detectors.training.saying import cause, finding, seen
 
 FADED = 1e-4  # of the largest gradient that it had,
 ALL_FADED = 1e-3  # and where that is so of all models: a game that goes on gives some side a gradient
-NEWEST, LEAST = 4, 12  # samples
+NEWEST, LEAST, SEEN = 4, 12, 2  # samples
 
 
 def saturated(scene: Scene) -> Iterator[Finding]:
@@ -40,21 +40,27 @@ def saturated(scene: Scene) -> Iterator[Finding]:
 
 def _lost(by_model: dict[str, list[Weight]]) -> dict[str, list[Weight]]:
     lost = {model: all_ for model, all_ in by_model.items() if all(_has_faded(one, FADED) for one in all_)}
-    if not lost and all(_has_faded(one, ALL_FADED) for all_ in by_model.values() for one in all_):
+    if not lost and all(_has_faded(one, ALL_FADED, _lately(one)) for all_ in by_model.values() for one in all_):
         return by_model
     return lost
 
 
-def _has_faded(one: Weight, to: float) -> bool:
+def _lately(one: Weight) -> int:
+    """How many of its samples are of the later half of the run: some are taken seldom."""
+    return int((one.gradient.steps > one.gradient.last_step / 2).sum()) if len(one.gradient.steps) else 0
+
+
+def _has_faded(one: Weight, to: float, newest: int = NEWEST) -> bool:
     values = one.gradient.values
-    return len(values) >= LEAST and bool(values[-NEWEST:].max() < to * values[: LEAST // 2].max())
+    enough = len(values) >= LEAST and newest >= SEEN
+    return enough and bool(values[-newest:].max() < to * values[: LEAST // 2].max())
 
 
 def _finding(scene: Scene, faded: dict[int, dict[str, list[Weight]]]) -> Finding:
     rank, ranks = min(faded), scene.state.signals.ranks("grad_norm")
     all_ = [one for matrices in faded[rank].values() for one in matrices]
     worst = max(all_, key=lambda one: float(one.gradient.values.max()))
-    level = float(np.median(worst.gradient.values[-NEWEST:]))
+    level = float(worst.gradient.values[-1])
     which, most = " and ".join(sorted(faded[rank])), figure(float(worst.gradient.values.max()))
     text = (
         f"of the models that {words.ranks_text(ranks)} train against each other, {which} get no gradient any more:"
@@ -62,7 +68,7 @@ def _finding(scene: Scene, faded: dict[int, dict[str, list[Weight]]]) -> Finding
     )
     told = [
         seen(f"norm of the gradient of {one.name}: {figure(float(one.gradient.values.max()))} at most,"
-             f" {figure(float(np.median(one.gradient.values[-NEWEST:])))} now", rank, one.gradient.last_step)
+             f" {figure(float(one.gradient.values[-1]))} now", rank, one.gradient.last_step)
         for one in all_[:6]
     ]  # fmt: skip
     why = cause("saturated", "one side has won: where a discriminator is sure of all it sees, a loss such as"
