@@ -303,3 +303,16 @@ def test_metrics_without_a_step_stand_where_the_leading_one_is() -> None:
 
 def test_without_any_step_samples_are_counted() -> None:
     assert stepped([f"loss {s}.5" for s in range(20)])[0] == {(0, "loss"): list(range(1, 21))}
+
+
+def test_a_dump_that_lies_beside_the_logs_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("step 1 loss 2.0\nstep 2 loss 1.0\n")
+    dump = tmp_path / "dumps" / "001-ab"
+    (dump / "rank0").mkdir(parents=True)
+    for name in ("summary.txt", "summary.json", "rank0/stacks.txt"):
+        (dump / name).write_text("step 1 loss 3.0\n")
+    (tmp_path / "summary.txt").write_text("step 1 loss 4.0\nstep 2 loss 3.0\n")  # of the script's own
+    runs, problems = runs_of([tmp_path])
+    assert problems == {}
+    told = sorted(source.path.name for run in runs for stream in run.streams for source in stream)
+    assert told == ["summary.txt", "train.log"]

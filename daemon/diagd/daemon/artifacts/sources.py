@@ -19,6 +19,7 @@ _OTHERS = (
     "requirements.txt", "config.json", "wandb-metadata.json", "wandb-summary.json", "package.json", "debug.log",
     "debug-internal.log", "debug-core.log",
 )  # fmt: skip
+_DUMPED, _OF_A_DUMP = "summary.txt", "summary.json"
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|gpu|proc|worker|node0_rank)[_-]?(\d{1,6})(?:\D|$)", re.IGNORECASE)
 _RANK_FOLDER = re.compile(r"(?:rank[_-]?)?(\d{1,6})$", re.IGNORECASE)
 _ROTATED = re.compile(r"\.(?:log|txt|out|jsonl|csv)\.(\d+)(?:\.gz)?$")
@@ -76,9 +77,13 @@ def runs_of(paths: Sequence[Path]) -> tuple[list[RunFiles], dict[Path, str]]:
 
 
 def _below(folder: Path) -> list[Path]:
+    """The files that may be a run's; a dump that diagd took beside them holds none."""
+    below = sorted(folder.rglob("*"))
+    dumps = {path.parent for path in below if path.name == _DUMPED and (path.parent / _OF_A_DUMP).is_file()}
     return [
-        path for path in sorted(folder.rglob("*"))
+        path for path in below
         if path.is_file() and not path.name.startswith(".") and path.name not in _OTHERS
+        and dumps.isdisjoint(path.parents)
     ]  # fmt: skip
 
 
