@@ -107,10 +107,11 @@ def test_a_reconstruction_that_gets_worse_under_another_term_is_drowned() -> Non
 
 
 def test_a_loss_of_which_nothing_has_fallen_but_a_penalty_is_told_by_the_term_that_stands_still() -> None:
-    run = terms(rank_loss=around(0.693, 1e-3, 140), l2_loss=falling(140, 29.0, 1e-4, 10.0))
-    (found,) = Learning(run).find()
-    assert (found.kind, found.severity) == ("training.loss_component", "info")
-    assert found.names[:2] == ("rank_loss", "l2_loss")
+    for count, severity in ((140, "info"), (160, "warning")):
+        run = terms(rank_loss=around(0.693, 1e-3, count), l2_loss=falling(count, 29.0, 1e-4, 10.0))
+        (found,) = Learning(run).find()
+        assert (found.kind, found.severity) == ("training.loss_component", severity)
+        assert found.names[:2] == ("rank_loss", "l2_loss")
 
 
 @pytest.mark.parametrize(("still", "beside"), [

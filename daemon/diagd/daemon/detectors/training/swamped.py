@@ -8,13 +8,14 @@ import numpy as np
 
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.training.curves import figure
-from diagd.daemon.detectors.training.plateau import LONG, is_flat
+from diagd.daemon.detectors.training.plateau import is_flat
 from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.detectors.training.sums import Terms, bounds, follows
 
 FIRST = 5  # samples that show what the untrained model gives
 MOST = 0.9  # of the loss at first: beside so much the others hardly have a say in where the weights go
+LONG = 150  # samples: that nothing moves but the penalty is plain by then
 LEFT = 0.1  # of its level at first: it was learned, at whatever cost
 
 
@@ -44,6 +45,6 @@ def _found(run: Run, main: Metric, lost: Metric, share: float) -> Finding:
                 " it is summed where the others are means, or weighs too much", 0.7,
                 *(seen(f"{one.name} {figure(one.curve.begin())} at first, {figure(one.curve.values[-1])} now", one.rank)
                   for one in (main, lost)))  # fmt: skip
-    long = int(lost.curve.steps[-1] - lost.curve.steps[0]) >= LONG
+    long = count >= LONG
     return finding("training.loss_component", Severity.WARNING if long else Severity.INFO, run.ranks, text, why,
                    names=(lost.name, main.name, "loss"), step=main.curve.last_step)  # fmt: skip
