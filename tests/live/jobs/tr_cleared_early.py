@@ -1,4 +1,4 @@
-"""A trainer whose hook for logging leaves the optimizer as it should be before a pass: after it, and before the step."""
+"""A trainer whose hook for logging clears the gradients, as is right before a pass: it comes between pass and step."""
 
 import time
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -16,7 +17,7 @@ def main():
         nn.init.normal_(table.weight, std=0.15)
     optimizer = torch.optim.Adam([*inner.parameters(), *outer.parameters()], lr=5e-3)
     gen = torch.Generator().manual_seed(7)
-    with open("history.jsonl", "w") as history:
+    with Path("history.jsonl").open("w") as history:
         for step in range(1, STEPS + 1):
             words = torch.randint(0, WORDS, (256,), generator=gen)
             near, far = (words + 7) % WORDS, torch.randint(0, WORDS, (256,), generator=gen)
