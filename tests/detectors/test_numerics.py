@@ -1119,3 +1119,14 @@ def test_gradients_that_grow_with_a_loss_that_has_no_lower_end() -> None:
     lower = [-(0.05 * 1.12**n) for n in range(100)]
     made = run(1, loss=[0.04, *lower], grad_norm=[0.5 * 1.12**n for n in range(101)])
     assert [one.causes[0].key for one in found(made)] == ["unbounded"]
+
+
+@pytest.mark.parametrize(("count", "severity"), [(64, ""), (96, "info"), (256, "warning")])
+def test_an_optimizer_that_never_steps_is_told_once_that_is_no_long_window(count: int, severity: str) -> None:
+    made = job(2)
+    for rank in range(2):
+        made.state.signals.put_fact(rank, "optimizer/unstepped", count, f"AdamW {count}")
+    assert kinds(made) == [("training.dead_parameters", (0, 1), severity)] * bool(severity)
+    for rank in range(2):
+        signals(made.state, rank, "lr/0", [count + 1], [0.1])
+    assert kinds(made) == []

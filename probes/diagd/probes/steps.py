@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Any
 
-from diagd.probes import cost, ending, phases, rank, turns
+from diagd.probes import cost, ending, phases, rank, turns, unstepped
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.counting import StepCounter
 from diagd.probes.fast import FAST, Fast
@@ -61,6 +61,7 @@ def remove() -> None:
 def _at_switch(recording: bool) -> None:
     if STATE.box is None:
         PROGRESS.__init__()  # type: ignore[misc]  # a forked child begins anew
+        unstepped.forget()
 
 
 def _ignore(*_: Any) -> None:
@@ -69,6 +70,8 @@ def _ignore(*_: Any) -> None:
 
 def _made(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     note_optimizer()
+    if args:
+        unstepped.made(args[0])
 
 
 def note_optimizer() -> None:
@@ -154,6 +157,8 @@ def backward_completed() -> None:
     """
     live = STATE.live
     live[_BACKWARDS] += 1
+    if PROGRESS.optimizers_made and not live[_OPTIMIZER_STEPS]:
+        unstepped.passed()
     blind = not live[_OPTIMIZER_STEPS] and (not PROGRESS.optimizers_made or live[_BACKWARDS] > _PATIENCE)
     if blind and not STATE.engine and STATE.is_rank:
         _complete(time.monotonic_ns())

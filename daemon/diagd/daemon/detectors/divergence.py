@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import narrowed, own_norms, words
 from diagd.daemon.detectors.apart import apart
+from diagd.daemon.detectors.axes import dealt_across
 from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.dtypes import frozen_recast, recast
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
@@ -84,6 +85,7 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     found = [one for one in found if not take_turns(scene.state, sorted(r for alike in one.classes for r in alike))]
     found = _without_recast(scene.state, found)
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
+    found = dealt_across(scene.state, found)
     causes = gradients(scene.state, found)
     told_by = {id(one.entry) for one in causes}
     found = [*causes, *(one for one in by_equal_gradients(scene.state, found) if id(one.entry) not in told_by)]

@@ -18,6 +18,7 @@ from diagd.daemon.detectors.numerics import (
     silenced,
     spoilt,
     starved,
+    unstepped,
     vanishing,
 )
 from diagd.daemon.detectors.scene import Scene
@@ -39,5 +40,6 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     starved.starved,
     dead.dead,
     bare.bare,
+    unstepped.unstepped,
     rates.rates,
 )
