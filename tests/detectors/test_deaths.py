@@ -482,3 +482,15 @@ def test_a_rank_that_does_not_get_its_port_is_at_fault_and_not_those_that_would_
     made = job(3, 0).initialises(1).initialises(2).initialises(0).passes(0.1).wait_raises(0, message)
     found = made.passes(2).finds()
     assert (found.kind, found.ranks, found.waiting_ranks, found.causes[0].key) == ("exit.error", (0,), (1, 2), "port")
+
+
+@pytest.mark.parametrize(("busy", "kinds"), [(True, []), (False, ["exit.early"])])
+def test_who_receives_from_any_rank_does_not_wait_for_those_that_left_while_one_goes_on(
+    busy: bool, kinds: list[str]
+) -> None:
+    learner = job(3)
+    learner.waits(0, "RECV", seq=0, peer=-1)
+    if not busy:
+        learner.waits(2, "RECV", seq=0, peer=0)
+    learner.leaves(1).passes(3)
+    assert [one.kind for one in learner.find() if one.kind.startswith("exit")] == kinds

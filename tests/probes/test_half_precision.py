@@ -172,3 +172,36 @@ def test_a_parameter_that_is_looked_at_can_be_swapped_and_its_model_can_be_delet
     torch.utils.swap_tensors(model.weight, other)  # type: ignore[no-untyped-call]  # refuses what is referred to weakly
     del optimizer
     assert [row.parameter() for row in rows] == [None, None]
+
+
+class Rms(torch.nn.Module):
+    """A norm by hand, whose squares are computed in float16."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.stem, self.out = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+        torch.nn.init.constant_(self.stem.weight, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        held = self.stem(x).half()
+        root = torch.rsqrt((held * held).mean(-1, keepdim=True).float() + 1e-6)
+        found: torch.Tensor = self.out(held.float() * root)
+        return found
+
+
+@pytest.mark.parametrize(("size", "told"), [(200.0, True), (1.0, False)])
+def test_a_norm_that_divides_by_inf_is_told_though_all_it_gives_is_finite(
+    recording: BoxWriter, size: float, told: bool
+) -> None:
+    overflow.forget()
+    model = Rms(size)
+    loss = model(torch.ones(3, 4)).square().mean()
+    assert torch.isfinite(loss)
+    SIGNALS.record("loss", 1.0, 1)
+    for _ in range(2):
+        overflow.before_backward(loss)
+    _, facts = signals(recording.path.parent)
+    assert ("overflow/at" in facts) is told
+    if told:
+        assert facts["overflow/at"][1].startswith("Rsqrt\tfloat16\t")
+    overflow.forget()

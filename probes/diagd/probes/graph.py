@@ -1,5 +1,6 @@
 """What the graph of a loss holds: what the forward pass has kept for the backward one, and the parameters behind it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from diagd.probes import inventory, later, nodes
@@ -29,15 +30,18 @@ def kept(root: Any) -> list[tuple[int, Any, dict[str, Any]]]:
 
 def leaves(root: Any) -> list[Any]:
     """The tensors that the graph ends in: the parameters that it was made with."""
-    pending, seen, found = [root.grad_fn], {root.grad_fn}, []
+    return [leaf for node in nodes_of(root) if (leaf := nodes.leaf(node)) is not None]
+
+
+def nodes_of(root: Any) -> Iterator[Any]:
+    """The nodes of the graph, each once."""
+    pending, seen = [root.grad_fn], {root.grad_fn}
     while pending and len(seen) < NODES:
         node = pending.pop()
-        if (leaf := nodes.leaf(node)) is not None:
-            found.append(leaf)
+        yield node
         following = {after for after, _ in node.next_functions if after is not None} - seen
         seen |= following
         pending += following
-    return found
 
 
 def _saved(node: Any) -> dict[str, Any]:

@@ -3,16 +3,21 @@
 The graph holds what the forward pass has kept for the backward one. The first product in forward order whose operands
 are finite and whose largest element, computed in float32, is beyond 65504 is the origin; else the first inf in float16.
 
+A norm hides it: its mean of squares is inf, the root of its inverse exactly 0, and what comes out is finite. That is
+looked for now and then, whatever the loss is.
+
 Signals `overflow/value`, that product's largest absolute value, and the fact `overflow/at`: operation, dtype, and the
 parameters behind it, a tab between them.
 """
 
 import math
 import sys
+import time
 from typing import Any
 
-from diagd.probes import graph, later, nodes
+from diagd.probes import graph, later, nodes, turns
 from diagd.probes.box.layout import Live
+from diagd.probes.budget import BUDGET
 from diagd.probes.fast import FAST, Fast
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -21,6 +26,8 @@ LARGEST = 65504.0  # of float16
 LOOKS = 3
 PRODUCTS = 32
 FLOPS = 1 << 30  # of one of them
+EVERY = 32  # steps between two looks at norms
+NORMS = 64
 _OPERANDS = (("self", "mat2"), ("mat1", "mat2"), ("batch1", "batch2"))
 
 
@@ -31,6 +38,8 @@ class _Halves:
         self.seen = False  # some output was in float16
         self.suspected = False  # steps were skipped, so the next loss is looked at whatever it is
         self.looks = 0
+        self.next = 0  # step at which norms are looked at
+        self.lost = NORMS  # the first of them that has divided by inf
 
 
 HALVES = _Halves()
@@ -55,7 +64,10 @@ def before_backward(roots: Any) -> None:
     """
     torch = sys.modules["torch"]
     root: Any = roots if isinstance(roots, torch.Tensor) else next(iter(roots), None)
-    if HALVES.looks >= LOOKS or type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
+    if type(root) is not torch.Tensor or root.numel() != 1 or not later.possible(torch):
+        return
+    _look_at_norms(torch, root)
+    if HALVES.looks >= LOOKS:
         return
     bad = root.device.type == "cpu" and not math.isfinite(root.item())
     if bad or HALVES.suspected:
@@ -63,6 +75,38 @@ def before_backward(roots: Any) -> None:
         HALVES.suspected = False
         with later.unseen(torch):
             _look(torch, root)
+
+
+def _look_at_norms(torch: Any, root: Any) -> None:
+    step = max(STATE.live[int(Live.STEP)], 0) + 1
+    if step < HALVES.next or root.grad_fn is None or BUDGET.rests(step):
+        return
+    HALVES.next = turns.sampled(step, EVERY)
+    began = time.thread_time_ns()
+    roots = [(node, tensor) for node in graph.nodes_of(root) if (tensor := _inverse_root(node)) is not None][:NORMS]
+    if roots:
+        with later.unseen(torch):
+            lost = torch.stack([(tensor == 0).any().to(root.device, torch.float64) for _, tensor in roots])
+            later.read(lost, _note_lost)  # which holds no graph: a device may be steps behind
+    if HALVES.lost < len(roots):
+        HALVES.next = turns.NEVER
+        _told(roots[HALVES.lost][0], math.inf, step)
+    BUDGET.spent(time.thread_time_ns() - began)
+
+
+def _note_lost(values: list[float]) -> None:
+    """Which of the norms it was, for this look or, where a device has told it late, for the next."""
+    HALVES.lost = next((number for number, value in enumerate(values) if value), NORMS)
+    if HALVES.lost < NORMS:
+        HALVES.next = 0
+
+
+def _inverse_root(node: Any) -> Any:
+    """What 1 / sqrt(x) has come to: 0 only where x is inf, in whatever precision that is."""
+    if nodes.operation(node) != "Rsqrt":
+        return None
+    raw = getattr(node, "_raw_saved_result", None)
+    return later.plain(raw.data) if raw is not None and raw.unpack_hook is None and raw.data is not None else None
 
 
 def _look(torch: Any, root: Any) -> None:

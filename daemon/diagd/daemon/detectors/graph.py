@@ -142,7 +142,7 @@ def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
     """The partner of a send or recv, unless it stands in the matching operation itself."""
     op, other = wait.op, wait.op.peer
     if other < 0:
-        return [m for m in wait.members if m != wait.rank]
+        return _any_of(state, graph, [m for m in wait.members if m != wait.rank])
     if state.why_not_known(other, op.group):
         return []
     wanted = "RECV" if op.name == "SEND" else "SEND"
@@ -151,6 +151,14 @@ def _partners(state: JobState, graph: Graph, wait: Wait) -> list[int]:
         if matches and theirs.tag == op.tag and not state.status(other).gone and not is_stopped(state, other):
             return [other] if is_surplus(state, wait.rank, other, op) else []
     return [] if _meets_in_backend(state, wait, wanted) and not is_stopped(state, other) else [other]
+
+
+def _any_of(state: JobState, graph: Graph, others: list[int]) -> list[int]:
+    """Of ranks any one of which may end the wait: not those that are gone, as long as another goes its own way."""
+    there = [
+        other for other in others if not state.status(other).gone and state.detail(other).in_shutdown_s is None
+    ]  # fmt: skip
+    return there if any(not graph.waits.get(other) and not is_stopped(state, other) for other in there) else others
 
 
 def _meets_in_backend(state: JobState, wait: Wait, wanted: str) -> bool:

@@ -44,7 +44,8 @@ def _saturated(signals: SignalBook, rank: int) -> tuple[str, str, int] | None:
         operation, _, behind = at[1].split("\t")
         module = _common(behind.split(","))
         size, step = float(value.values[0]), int(value.steps[0])
-        what = f"the result of {_OPERATIONS.get(operation, operation)}"
+        what = _OPERATIONS.get(operation, operation)
+        what = what if operation in _WHOLE else f"the result of {what}"
         said = f"{what} is inf" if np.isinf(size) else f"{what} comes to {size:.0f}, and float16 ends at 65504"
         return said, module, step
     for name in signals.names(rank):
@@ -63,8 +64,11 @@ def _breaks_off(values: NDArray[np.float64]) -> int:
     return first if first >= FINITE and np.isinf(values[first]) else 0
 
 
-_OPERATIONS = {"Bmm": "a batched matrix product", "Mm": "a matrix product", "Addmm": "a matrix product with a bias",
-               "Baddbmm": "a batched matrix product"}  # fmt: skip
+_WHOLE = ("Rsqrt",)  # its argument, not its result
+_OPERATIONS = {
+    "Bmm": "a batched matrix product", "Mm": "a matrix product", "Addmm": "a matrix product with a bias",
+    "Baddbmm": "a batched matrix product", "Rsqrt": "the mean of squares that a norm divides by",
+}  # fmt: skip
 
 
 def _common(names: list[str]) -> str:
