@@ -169,7 +169,7 @@ def test_where_they_cost_too_much_they_are_taken_in_fewer_turns_all_of_which_a_c
 def test_of_several_steps_of_an_optimizer_in_a_training_step_the_first_counts() -> None:
     model = Shed()
     given = gradients.Given(
-        torch.optim.SGD(model.wall.parameters()), {id(model.wall.bias): ledger._Row(0, "a", int, ())}
+        torch.optim.SGD(model.wall.parameters()), {id(model.wall.bias): ledger._Row(0, "a", int, (), owned=True)}
     )
     assert len(given.due(1, early=True)) == 1
     assert given.due(1, early=True) == []
@@ -289,6 +289,25 @@ def test_what_a_module_is_given_anew_is_noted_and_a_new_value_of_what_it_has_is_
     registered.end()
     shed.register_buffer("more", torch.zeros(2))
     assert not registered.REGISTERED.anew
+
+
+@pytest.mark.usefixtures("world", "modules")
+def test_a_part_that_thaws_in_the_midst_of_a_run_is_followed_as_one_that_trains() -> None:
+    model = Shed()
+    model.wall.weight.requires_grad = False
+    optimizer: Any = torch.optim.SGD([model.wall.bias], lr=0.1)
+    for step in range(1, 60):
+        if step == 40:
+            model.wall.weight.requires_grad = True
+            optimizer.add_param_group({"params": [model.wall.weight]})
+            registered.REGISTERED.note()  # as the hook on that method does
+        ledger._before(optimizer)
+        STATE.live[Live.STEP] = step
+        ledger._after(optimizer)
+    (row,) = [row for row in ledger.LEDGER.rows if row.name == "Shed.wall.weight"]
+    assert row.owned
+    assert "Shed.wall.weight" in {one.name for one in ledger.LEDGER.given[id(optimizer)].rows}
+    assert all(one.name != row.name for rows in ledger.LEDGER.frozen.values() for one in rows)
 
 
 @pytest.mark.usefixtures("world", "modules")

@@ -41,10 +41,13 @@ _patches = Patches()
 class _Row:
     """A tensor that is sampled, by where it is held."""
 
-    __slots__ = ("name", "number", "read", "shape")
+    __slots__ = ("name", "number", "owned", "read", "shape")
 
-    def __init__(self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool
+    ) -> None:  # fmt: skip
         self.number = number
+        self.owned = owned
         self.name = name
         self.read = read
         self.shape = shape
@@ -89,6 +92,8 @@ def install(probe: Probe, module: Any) -> None:
     if module.__name__ == "torch.nn.modules.module":
         registered.begin(probe, module, _wake)
         return
+    if module.__name__ == "torch.optim.optimizer":
+        _patches.replace(module.Optimizer, "add_param_group", wrapper(probe, _adding, _ignore, _ignore))
     if module.__name__.endswith(".join"):
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
         return
@@ -111,6 +116,11 @@ def _wake() -> None:
 
 def _ignore(*_: Any) -> None:
     """There is nothing to do afterwards."""
+
+
+def _adding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """An optimizer is given more parameters: some were frozen until now, say."""
+    REGISTERED.note()
 
 
 def _joining(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -187,10 +197,10 @@ def _look_again(optimizer: Any, step: int) -> None:
     if LEDGER.writer is None or step < _again_at():
         return
     LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
-    known = len(LEDGER.rows)
+    known = {row.number for row in LEDGER.rows}
     _look(optimizer)
-    if len(LEDGER.rows) > known and LEDGER.bytes <= EARLY_BYTES and LEDGER.within is None:
-        _take(LEDGER.rows[known:], step)  # what they begin with
+    if LEDGER.bytes <= EARLY_BYTES and LEDGER.within is None:
+        _take([row for row in LEDGER.rows if row.number not in known], step)  # what they begin with
     for one in [ref() for ref in LEDGER.optimizers.values()]:
         if one is not None:
             _follow(one)
@@ -327,7 +337,8 @@ def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[
     shape = tuple(tensor.shape)
     key = f"{int(found.kind)} {found.name} {found.placement.peers or found.placement.beside} {shape} {tensor.dtype}"
     known = LEDGER.known.get(key)
-    if known is not None:
+    thawed = known is not None and not known.owned and bool(found.flags & Flag.OWNED)
+    if known is not None and not thawed:
         known.read = read
         return known
     number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
@@ -335,10 +346,21 @@ def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[
         _leave_out(key)
         STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
         return None
-    row = LEDGER.known[key] = _Row(number, found.name, read, shape)
+    row = LEDGER.known[key] = _Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED))
+    if known is not None:
+        _retire(known)
     if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:
         _enlist(row, found.kind, found.flags, tensor)
     return row
+
+
+def _retire(row: _Row) -> None:
+    """It goes on under another number, as an optimizer has come to own it since: what was frozen trains now."""
+    LEDGER.rows.remove(row)
+    for table in (LEDGER.slots, LEDGER.frozen, LEDGER.states):
+        for rows in table.values():
+            if row in rows:
+                rows.remove(row)
 
 
 def _leave_out(key: str) -> None:
