@@ -51,8 +51,9 @@ def _variety(run: Run, entropy: Metric | None) -> Finding | None:
     for metric in _varied(run):
         if len(metric.curve.steps) < LEAST:
             continue
-        text = _collapsed(metric, together=entropy is not None and _has_fallen(entropy))
-        if text:
+        found = _collapsed(metric, together=entropy is not None and _has_fallen(entropy))
+        if found is not None:
+            text, since = found
             names = (metric.name, *((entropy.name,) if entropy is not None else ()))
             evidence = [seen(text, metric.rank)]
             if entropy is not None and entropy.curve.values[0] > 0:
@@ -68,7 +69,7 @@ def _variety(run: Run, entropy: Metric | None) -> Finding | None:
             )
             return finding("training.mode_collapse", Severity.WARNING, run.ranks,
                            f"what the model puts out has lost its variety: {text}", why, names=names,
-                           step=metric.curve.last_step)  # fmt: skip
+                           step=since)  # fmt: skip
     return None
 
 
@@ -85,20 +86,23 @@ def _has_fallen(entropy: Metric) -> bool:
     return bool(values.min() >= 0 and (values[-TOGETHER_LASTS:] <= TOGETHER_ENTROPY * highest).all())
 
 
-def _collapsed(metric: Metric, *, together: bool) -> str:
-    """What is left, in words; empty where there is enough."""
+def _collapsed(metric: Metric, *, together: bool) -> tuple[str, int] | None:
+    """What is left, in words, and since which step; None where there is enough."""
     values, kind = metric.curve.values, canonical(metric.name)
     recent, one = (values[-TOGETHER_LASTS:], TOGETHER) if together else (values[-LASTS:], ONE)
     if kind in ("token_top_share", "repetition"):
         if values.max() <= 1 and (recent > SHARE).all() and values[:LASTS].min() < 0.5:
-            return f"{metric.name} is {figure(recent[-1])}, and was {figure(values[:LASTS].min())}"
-        return ""
+            said = f"{metric.name} is {figure(recent[-1])}, and was {figure(values[:LASTS].min())}"
+            return said, int(metric.curve.steps[-lasting(values > SHARE)])
+        return None
     smooth = rolling_median(values, WIDTH)
     most = float(smooth.max()) if len(smooth) else 0.0
     counted = most >= COUNTED and bool((values == np.round(values)).all())
-    if most <= 0 or not (recent <= max(one * most, 1.0 if counted or most >= 10 else 0.0)).all():
-        return ""
-    return f"{metric.name} is {figure(recent[-1])}, and was {figure(most)}"
+    little = max(one * most, 1.0 if counted or most >= 10 else 0.0)
+    if most <= 0 or not (recent <= little).all():
+        return None
+    said = f"{metric.name} is {figure(recent[-1])}, and was {figure(most)}"
+    return said, int(metric.curve.steps[-lasting(values <= little)])
 
 
 def _entropy(run: Run, metric: Metric) -> Finding | None:
@@ -144,7 +148,7 @@ def _collapse(run: Run, metric: Metric, highest: float) -> Finding:
                 seen(f"{metric.name} below {share:.0%} of its highest for {count} samples", metric.rank))  # fmt: skip
     severity = Severity.WARNING if lost else Severity.INFO
     return finding("training.entropy_collapse", severity, run.ranks, text, why, names=(metric.name,),
-                   step=metric.curve.last_step)  # fmt: skip
+                   step=int(metric.curve.steps[-max(count, 1)]))  # fmt: skip
 
 
 def _explosion(run: Run, metric: Metric, lowest: float, now: float, back: bool) -> Finding:

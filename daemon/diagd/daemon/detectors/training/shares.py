@@ -13,6 +13,7 @@ MOST = 0.7  # of the trained parameters
 LEAST = 100_000  # parameters: below it there is nothing to spread
 DENSE, SEVERAL = 0.9, 4  # of the trained parameters, in one of so many matrices
 STEPS = 3  # all models are there by then
+LATER = 128  # and what there is to say of how they train comes first
 TABLES = 8  # more of them are features with a table each, which is how such models are made
 _EMBEDDING = frozenset({
     "embed", "embedding", "embeddings", "embedder", "wte", "emb", "tok", "vocab", "lookup",
@@ -23,16 +24,17 @@ def parameter_share(scene: Scene) -> Iterator[Finding]:
     """Of what one rank holds and trains; tied tensors are in the ledger once."""
     state = scene.state
     ranks = tuple(state.ranks())
-    if not ranks or (scene.step(ranks) or 0) < STEPS:
+    step = scene.step(ranks) or 0 if ranks else 0
+    if step < STEPS:
         return
     for model, tensors in _models(scene, ranks[0]).items():
         whole = sum(prod(info.shape) for info in tensors)
         tables = [info for info in tensors if _is_table(info)]
         held = sum(prod(info.shape) for info in tables)
         if whole >= LEAST and held > MOST * whole and len(tables) <= TABLES:
-            yield _finding(ranks, model, tables, held, whole, scene.step(ranks) or 0)
-        elif whole >= LEAST and (one := _dense(tensors, whole)) is not None:
-            yield _dense_finding(ranks, model, one, whole, scene.step(ranks) or 0)
+            yield _finding(ranks, model, tables, held, whole, step)
+        elif whole >= LEAST and step >= LATER and (one := _dense(tensors, whole)) is not None:
+            yield _dense_finding(ranks, model, one, whole, step)
 
 
 def _models(scene: Scene, rank: int) -> dict[str, list[TensorInfo]]:
