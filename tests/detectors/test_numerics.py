@@ -580,11 +580,13 @@ def test_gradients_that_are_cleared_before_the_step_are_told_as_that() -> None:
     assert [f.kind for f in found(counts(**silent, cleared=[1, 1, 1, 0, 1]))] == ["training.dead_parameters"]
 
 
-@pytest.mark.parametrize(("router", "said"), [(3e-9, True), (1e-4, False), (0.0, False)])
-def test_a_router_with_nothing_but_rounding_for_a_gradient_never_learns(router: float, said: bool) -> None:
+@pytest.mark.parametrize(("router", "count", "said"), [
+    (3e-9, 10, True), (1e-4, 10, False), (0.0, 10, False), (0.0, 14, True),
+])  # fmt: skip
+def test_a_router_with_nothing_but_rounding_for_a_gradient_never_learns(router: float, count: int, said: bool) -> None:
     made = counts()
     for name, level in (("Net.in.weight", 0.1), ("Net.moe.router.weight", router), ("Net.out.weight", 0.2)):
-        norms(made, name, noisy([level] * 10))
+        norms(made, name, noisy([level] * count))
     described(made, Net__in__weight=(8, 8), Net__moe__router__weight=(4, 8), Net__out__weight=(4, 8))
     keys = [f.causes[0].key for f in found(made) if f.kind == "training.dead_parameters"]
     assert keys == (["unlearned router"] if said else [])
