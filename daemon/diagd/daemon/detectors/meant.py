@@ -5,7 +5,7 @@ from diagd.daemon.detectors.made_equal import was_made_equal
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import averages_over, communicates, mixes, only_averages, passes_on
+from diagd.daemon.detectors.replicas import averages_over, communicates, is_clocked, mixes, only_averages, passes_on
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
@@ -36,7 +36,7 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return False
     if _is_of_own_part(state, entry, models):
         return False
-    if all(mixes(state, rank) for rank in entry.infos):
+    if not all(is_clocked(state, rank) for rank in entry.infos) or all(mixes(state, rank) for rank in entry.infos):
         return False
     if is_wrapped_alone(entry) and not all(only_averages(state, rank) for rank in entry.infos):
         return False  # the ranks of a model that is split have a wrapper each where each is the only one of its kind

@@ -120,6 +120,12 @@ def communicates(state: JobState, rank: int) -> bool:
     return met + (within + passed) / steps >= OFTEN
 
 
+def is_clocked(state: JobState, rank: int) -> bool:
+    """Whether the rank has told by now how often it meets the others at its steps, or never will."""
+    clock = state.signals.series(rank, CLOCK)
+    return (clock is not None and len(clock) > 1) or int(state.columns.step[rank]) >= TOLD_BY
+
+
 def mixes(state: JobState, rank: int) -> bool:
     """Whether the rank exchanges what it holds with single other ones, as where neighbours average their weights.
 
