@@ -80,6 +80,15 @@ def test_a_recording_gives_the_live_verdict(report: Any) -> None:
     ]
 
 
+def test_a_recording_that_ends_before_its_job_is_not_called_clean(report: Any, tmp_path: Path) -> None:
+    data = (FIXTURES / "hang.record").read_bytes()
+    cut = tmp_path / "cut.record"
+    cut.write_bytes(data[: len(data) // 8])
+    code, found = report(cut)
+    assert (code, found["incidents"]) == (3, [])
+    assert "the recording ends before the job does" in found["notes"]
+
+
 def test_a_reports_folder_stands_for_its_newest_dump(report: Any, tmp_path: Path) -> None:
     for number in ("001-a", "002-b"):
         shutil.copytree(FIXTURES / "dump_folder", tmp_path / "dumps" / number)

@@ -316,3 +316,16 @@ def test_a_dump_that_lies_beside_the_logs_is_no_run(tmp_path: Path) -> None:
     assert problems == {}
     told = sorted(source.path.name for run in runs for stream in run.streams for source in stream)
     assert told == ["summary.txt", "train.log"]
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [
+    ([0, 1, 2, 3], [0, 1, 2, 3]), ([3, 4, 6, 7], [3, 4, 6, 7]), ([1, 1, 2, 2], [1, 2, 3, 4]),
+    ([3, 2, 1, 0], [1, 2, 3, 4]),
+])  # fmt: skip
+def test_where_lines_say_their_epoch_and_no_step_that_is_the_step(
+    tmp_path: Path, epochs: list[int], steps: list[int]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"INFO epoch {n}: train_loss=0.5 val_loss={1 + n / 8}\n" for n in epochs))
+    series, _ = only(log)
+    assert [step for step, _ in series[0, 0, "val_loss"]] == steps

@@ -6,7 +6,7 @@ from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.position import waits_of
 from diagd.daemon.incidents.catalog import entry
-from diagd.daemon.state.model import Ending, Frame
+from diagd.daemon.state.model import Ending, Frame, Operation
 
 
 def two_wait(world: int = 3) -> Job:
@@ -494,3 +494,18 @@ def test_who_receives_from_any_rank_does_not_wait_for_those_that_left_while_one_
         learner.waits(2, "RECV", seq=0, peer=0)
     learner.leaves(1).passes(3)
     assert [one.kind for one in learner.find() if one.kind.startswith("exit")] == kinds
+
+
+def test_where_a_killed_rank_was_is_no_operation_that_it_had_long_left() -> None:
+    made = job(2)
+    made.ranks[1].detail = made.ranks[1].detail.with_(
+        history=(Operation("INIT", site=at("init", line=5), entered_s=made.now_s, returned_s=made.now_s + 0.1),)
+    )
+    made.waits(0, seq=64)
+    made.passes(9).dies(1, signal="SIGKILL")
+    found = made.passes(1).finds()
+    assert (found.kind, found.locations, "init" in found.summary) == ("exit.killed", (), False)
+    made.ranks[1].detail = made.ranks[1].detail.with_(backward_site=at("train", line=30))
+    found = made.passes(1).finds()
+    assert found.locations[0].frame.line == 30
+    assert "(last seen in train (" in found.summary

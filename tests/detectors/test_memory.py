@@ -274,9 +274,9 @@ def test_a_job_that_is_over_is_not_spoken_of() -> None:
 # --- shared memory
 
 
-def shm(run: Run, used: Floats, total: float, every: int = 50) -> Run:
+def shm(run: Run, used: Floats, total: float, every: int = 50, workers: float = 2.0) -> Run:
     run.tells(0, "memory/shm_used", used, every).tells(0, "memory/shm_free", total - used, every)
-    return run
+    return run.tells(0, "memory/workers", np.array([workers]), every)
 
 
 def test_a_small_shared_memory_that_is_nearly_full_is_named() -> None:
@@ -295,6 +295,13 @@ def test_shared_memory_that_fills_is_named_with_when_it_is_full() -> None:
     found = shm(Run(1, 500), leak(50, 30.0, base=MIB), 64 * GIB, every=10).one()
     assert (found.kind, found.severity, found.causes[0].key) == ("memory.shm", Severity.WARNING, "held")
     assert "/dev/shm is full in about" in found.summary
+
+
+def test_what_other_programs_fill_it_with_is_no_fault_of_ranks_that_have_no_processes_of_their_own() -> None:
+    filled = leak(50, 30.0, base=MIB)
+    run = shm(Run(1, 500), filled, 64 * GIB, every=10, workers=0.0)
+    assert run.finds() == []
+    assert run.tells(0, "memory/rss", filled + GIB, every=10).one().kind == "memory.shm"  # it has mapped it itself
 
 
 def test_batches_that_are_kept_as_they_come_from_the_workers_are_named_with_what_keeps_them() -> None:

@@ -1,5 +1,7 @@
 """The root of the waits is a rank outside communication: stuck, starved, stopped, elsewhere, or only late."""
 
+from dataclasses import replace
+
 import pytest
 from tests.detectors.states import IN_LOADER, STDLIB, TORCH, TRAIN, Job, at, critical, job
 
@@ -112,12 +114,26 @@ def test_a_lock_is_called_a_lock() -> None:
     assert "lock" in stuck.summary
 
 
+@pytest.mark.parametrize(("called", "said"), [("get", "nobody puts into it"), ("put", "it is full"), ("", "")])
+def test_the_lock_of_a_queue_is_called_a_queues(called: str, said: str) -> None:
+    made = two_wait_for_rank_2(hang_after_s=10).outside(2, "flush", syscall="futex")
+    stack = made.ranks[2].detail.stacks[0]
+    wait = Frame("wait", "/usr/lib/python3.11/threading.py", 320, user=False)
+    inner = (wait, Frame(called, "/usr/lib/python3.11/queue.py", 171, user=False)) if called else (wait,)
+    main = replace(stack.threads[0], frames=(*inner, *stack.threads[0].frames))
+    made.ranks[2].detail = made.ranks[2].detail.with_(stacks=(replace(stack, threads=(main,)),))
+    found = made.passes(11).finds()
+    assert found.causes[0].key == "lock"
+    assert said in found.summary
+    assert ("queue" in found.summary) is bool(called)
+
+
 def test_a_rank_that_waits_in_a_queue_for_a_thread_that_has_ended_is_told_of_its_error() -> None:
     stuck = two_wait_for_rank_2(hang_after_s=10).outside(2, "get", line=41, syscall="futex").loses_thread(2)
     found = stuck.passes(11).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("hang.rank_blocked", (2,), "thread")
     assert [place.frame.line for place in found.locations[:2]] == [7, 41]
-    assert "its thread 'feeder' has ended with KeyError: lost, and it waits for a lock in get" in found.summary
+    assert "its thread 'feeder' has ended with KeyError: lost, and it waits for a lock" in found.summary
 
 
 @pytest.mark.parametrize(("syscall", "ago_s"), [("futex", 130.0), ("read", 0.0)])

@@ -251,6 +251,21 @@ def test_restart_ends_the_culprit_alone(tmp_path: Path) -> None:
     assert "ending rank 1" in done.stderr
 
 
+def test_what_the_culprit_has_started_ends_with_it(tmp_path: Path) -> None:
+    plan = {"say": [{"after": str(tmp_path / "pid"), "restart": {"rank": 1, "incident": "i1"}}]}
+    code = (
+        "import subprocess, sys; from pathlib import Path;"
+        "start = 'import os, subprocess, sys, time; from pathlib import Path;"
+        ' w = subprocess.Popen([sys.executable, chr(45) + chr(99), chr(105) + "mport time; time.sleep(90)"]);'
+        ' Path("stuck").write_text(str(w.pid)); Path("new").write_text(str(os.getpid()));'
+        ' os.rename("new", "pid"); time.sleep(90)\';'
+        "sys.exit(-subprocess.Popen([sys.executable, '-c', start]).wait())"
+    )
+    done = Run(tmp_path, plan).finish("--on-hang", "restart", *python(code))
+    assert done.returncode == signal.SIGKILL
+    assert not alive(int((tmp_path / "stuck").read_text()))
+
+
 def test_a_process_of_another_job_is_never_ended(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "60"])
     (tmp_path / "pid").write_text(str(bystander.pid))

@@ -92,6 +92,18 @@ def test_a_job_that_looks_alive_for_the_time_of_the_dump_is_still_ended(tmp_path
     assert len(acts.dumps) == 1
 
 
+def test_ranks_that_have_not_met_yet_are_given_time_before_a_restart_is_spent_on_them(tmp_path: Path) -> None:
+    known = incident(kind="hang.store_wait", opened_s=NOW_S)
+    known.op_name = "INIT"
+    acts = Acts("restart", tmp_path)
+    for at_s, told in ((NOW_S + 1, 0), (NOW_S + 30, 0), (NOW_S + 61, 1)):
+        acts.consider(known, at_s)
+        assert len(acts.told) == told
+    ended = Acts("abort", tmp_path)
+    ended.consider(known, NOW_S + 1)
+    assert len(ended.told) == 1
+
+
 def test_a_job_is_ended_once(tmp_path: Path) -> None:
     known, acts = hung(), Acts("abort", tmp_path)
     for _ in range(3):

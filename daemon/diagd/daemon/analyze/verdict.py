@@ -163,4 +163,10 @@ def _recording(path: Path, hang_after_s: float | None) -> list[Analysis]:
     if not jobs:
         raise DiagdError(f"{path}: the recording is empty", help="nothing had been reported yet", exit_code=USAGE)
     reports = [job_report(state, incidents) for state, incidents in jobs.values()]
-    return [Analysis(report, f"job {report['job']['id']}, {len(report['ranks'])} ranks", False) for report in reports]
+    cut = [state.ended_s is None for state, _ in jobs.values()]
+    for report, is_cut in zip(reports, cut, strict=True):
+        report["notes"] += ["the recording ends before the job does"] * is_cut
+    return [
+        Analysis(report, f"job {report['job']['id']}, {len(report['ranks'])} ranks", is_cut)
+        for report, is_cut in zip(reports, cut, strict=True)
+    ]

@@ -164,17 +164,30 @@ class Stepping:
         return steps, values
 
     def _by_count(self, piece: Piece, decimals: Mapping[Key, int]) -> Stretch:
-        """Without steps the samples are counted."""
-        samples = {}
+        """Without steps the samples are counted; by epochs, where each line says its own."""
+        samples, epochs = {}, self._epochs(piece.columns)
         for key, column in piece.columns.items():
+            lines, _, values = column.arrays()
             first = self._ordinals.get(key, 1)
-            self._ordinals[key] = first + len(column.values)
-            samples[key] = first + np.arange(len(column.values)), column.arrays()[2]
+            steps = _of_epochs(lines, epochs, first if key in self._ordinals else 0)
+            samples[key] = (steps if steps is not None else first + np.arange(len(values))), values
+            self._ordinals[key] = int(samples[key][0][-1]) + 1 if len(values) else first
         return Stretch(self._run, samples, decimals)
 
     def _note(self, text: str) -> None:
         if text not in self.notes and len(self.notes) < 8:
             self.notes.append(text)
+
+
+def _of_epochs(lines: Ints, epochs: tuple[Ints, Floats], least: int) -> Ints | None:
+    """The epochs that these lines say, as steps; None unless each says one, and they rise from `least` on."""
+    said, numbers = epochs
+    if not len(lines) or not np.isin(lines, said).all():
+        return None
+    found = numbers[np.searchsorted(said, lines)]
+    whole = found.astype(np.int64)
+    rising = whole[0] >= least and bool((np.diff(whole) > 0).all())
+    return whole if rising and bool((whole == found).all()) else None
 
 
 def _at(epochs: tuple[Ints, Floats], line: int) -> float | None:

@@ -8,7 +8,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS
 from diagd.daemon.detectors.root import Root, finding_of, seen, waiting_text
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.model import Detail
+from diagd.daemon.state.model import Detail, Stack
 
 _HELD = re.compile(r"held by process (\d+)")
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
@@ -18,6 +18,11 @@ _BLOCKING = frozenset({
 # Nobody waits, and all sleep of their own will: a pause that is meant, most often. Only a longer one is called a hang.
 ASLEEP_PATIENCE = 2.5
 OF_A_THREAD = 0.8  # that another thread's end is why it waits is most likely, not seen
+QUEUES = {
+    "get": " of a queue, in get(): nobody puts into it",
+    "put": " of a queue, in put(): it is full, and nobody takes out of it",
+    "join": " of a queue, in join(): what was taken out of it is not done",
+}  # fmt: skip
 RESTING = _BLOCKING | {"futex"}  # calls in which a thread sleeps until another does something
 
 
@@ -89,7 +94,7 @@ def _key(root: Root, how: str) -> str:
 def _waits_for_another_thread(root: Root) -> bool:
     """Whether it rests in a lock, as that of a queue: none of a data worker's, which is a process."""
     stack = root.detail.stack
-    rests = stack is not None and how_it_rests(root) == companions.LOCK
+    rests = stack is not None and how_it_rests(root).startswith(companions.LOCK)
     return rests and not places.busy_workers(root.detail)
 
 
@@ -127,12 +132,19 @@ def how_it_rests(root: Root) -> str:
     inner = stack.main.frames[0].function if stack.main is not None and stack.main.frames else ""
     syscall = stack.syscall
     if syscall == "futex" or inner in ("acquire", "__enter__"):
-        return companions.LOCK
+        return companions.LOCK + _of_a_queue(stack)
     if syscall in _BLOCKING:
         return f"is blocked in {syscall}()"
     if syscall in _SLEEPS:
         return "sleeps"
     return f"is in system call {syscall}()" if syscall else "does not move"
+
+
+def _of_a_queue(stack: Stack) -> str:
+    """That the lock is a queue's, and what it waits for there; empty where it is none."""
+    frames = stack.main.frames[:4] if stack.main is not None else ()
+    called = {f.function for f in frames if f.file.endswith(("/queue.py", "/multiprocessing/queues.py"))}
+    return QUEUES.get(next(iter(called & set(QUEUES)), ""), "")
 
 
 def _mechanism(root: Root, how: str) -> str:

@@ -84,7 +84,8 @@ def _said(death: Death, where: str) -> str:
         return f"crashed ({end.signal}) while its interpreter shut down, after its script had ended{at}"
     if death.kind == "exit.killed":
         by = "by the out-of-memory killer " if end.oom_killed else ""
-        return f"was killed {by}({end.signal or 'signal not seen'}){at}"
+        last = f" (last seen{at})" if where and (ending is None or not ending.frames) else at
+        return f"was killed {by}({end.signal or 'signal not seen'}){last}"
     if death.kind == "exit.early":
         left = (
             "has left its program and is in interpreter shutdown"
@@ -95,7 +96,9 @@ def _said(death: Death, where: str) -> str:
     if ending is not None and ending.raised:
         first_line = ending.message.partition("\n")[0]
         return f"failed with {ending.type}: {words.shortened(first_line, 120)}{at}"
-    return f"ended with exit code {end.code if end.code is not None else 'not seen'}{at}"
+    said = f": {words.shortened(ending.message, 120)}" if ending is not None and ending.message else ""
+    code = end.code if end.code is not None else ending.code if ending is not None else None
+    return f"ended with exit code {code}{at}{said}" if code is not None else f"ended, its exit code was not seen{at}"
 
 
 def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:

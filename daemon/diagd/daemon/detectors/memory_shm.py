@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
-from diagd.daemon.detectors.growth import MIB, growth
+from diagd.daemon.detectors.growth import MIB, Growth, growth
 from diagd.daemon.detectors.holding import Holder, holder
 from diagd.daemon.detectors.memory import LEAST_BYTES, forecast, newest, node_of, size_text
 from diagd.daemon.state.job import JobState
@@ -17,6 +17,7 @@ FEW_INODES = 1000
 LONG_STEPS = 300
 INFO_STEPS, INFO_BYTES = 60, 128 * MIB  # a cache in it that is still being filled looks the same
 KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
+OWN_PART = 0.5  # of the growth, that a rank has mapped itself
 OFTEN = 5  # samples, a second apart
 
 
@@ -56,7 +57,7 @@ def _full(state: JobState, rank: int) -> Finding | None:
 def _fills(state: JobState, rank: int) -> Finding | None:
     used, free = state.signals.series(rank, USED), newest(state, rank, FREE)
     found = growth(used.steps, used.values, LEAST_BYTES) if used is not None else None
-    if found is None or free is None or found.grown < LEAST_BYTES:
+    if found is None or free is None or found.grown < LEAST_BYTES or not _may_be_its_own(state, rank, found):
         return None
     ahead, held = forecast(state, rank, found, free), holder(state, rank)
     kept = held is not None and held.only_grows and found.steps >= KEPT_STEPS
@@ -73,6 +74,19 @@ def _fills(state: JobState, rank: int) -> Finding | None:
         summary += f"; what comes from the workers is kept in {held.what}"
     severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach and known else Severity.INFO
     return _finding(rank, summary, cause, found.since, severity, held if kept else None)
+
+
+def _may_be_its_own(state: JobState, rank: int, found: Growth) -> bool:
+    """Whether ranks on this node have processes that may write to it, or hold more themselves: so do other programs."""
+    for other in state.signals.ranks(USED):
+        if node_of(state, other) != node_of(state, rank):
+            continue
+        if any(newest(state, other, name) for name in ("memory/workers", "memory/child_count", "memory/children")):
+            return True
+        rss = state.signals.series(other, "memory/rss")
+        if rss is not None and len(rss) and float(rss.values[-1] - rss.values.min()) >= OWN_PART * found.grown:
+            return True
+    return False
 
 
 def _finding(

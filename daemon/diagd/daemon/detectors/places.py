@@ -9,6 +9,7 @@ from diagd.daemon.state.model import ASKS, CALL, Detail, Frame, Operation, Stack
 
 MOST = 5  # locations a rank (report.schema.json)
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+LEFT_S = 2.0  # an operation that it was in so shortly before is near to where it ended
 CLOCKS_S = 0.5  # apart, at most, are the rank's and its agent's
 
 
@@ -60,14 +61,20 @@ def in_step(detail: Detail, seen: tuple[Location, ...]) -> tuple[Location, ...]:
 
 
 def at_end(detail: Detail) -> tuple[Location, ...]:
-    """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at."""
+    """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at.
+
+    That is no operation which it had long left, as the making of its group before all steps: there its last backward
+    pass, if it had one, says more.
+    """
     ending = detail.ending
     frames = [f for f in ending.frames if f.user] if ending is not None else []
-    if frames:
-        return _locations(detail.rank, frames)
-    last = next((op.site for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
-    seen = _user_frames(detail.stack)
-    return _locations(detail.rank, seen or ([last] if last is not None else []))
+    if frames or (seen := _user_frames(detail.stack)):
+        return _locations(detail.rank, frames or seen)
+    last = next((op for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
+    end_s = detail.exit.at_s if detail.exit is not None else detail.in_shutdown_s
+    left = last is not None and end_s is not None and (last.returned_s or end_s) < end_s - LEFT_S
+    site = last.site if last is not None and not left else detail.backward_site
+    return _locations(detail.rank, [site] if site is not None else [])
 
 
 def as_seen(detail: Detail) -> tuple[Location, ...]:

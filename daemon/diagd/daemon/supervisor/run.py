@@ -15,7 +15,7 @@ from diagd.daemon.supervisor.events import Ended, Event, Events, Said, Signalled
 from diagd.daemon.supervisor.place import Place
 from diagd.daemon.supervisor.runfile import write_run_file
 from diagd.daemon.supervisor.start import job_environment, start_job
-from diagd.daemon.supervisor.tree import processes_of, send
+from diagd.daemon.supervisor.tree import below, processes_of, send
 from diagd.daemon.supervisor.watcher import BACKOFF_S, LASTING_S, Watcher, watch_environment
 
 ABORTED = 86
@@ -146,7 +146,8 @@ class _Supervisor:
         self._say(
             f"ending rank {rank} (process {pid}), as --on-hang restart says: its launcher may start the job again"
         )
-        send([pid], signal.SIGKILL)
+        left = below(pid)  # what it has started and no longer could end: workers that are stuck outlive it else
+        send([pid, *left], signal.SIGKILL)
 
     def _start_watch(self) -> None:
         self._watch_again_at = None

@@ -21,6 +21,11 @@ def processes_of(run_dir: Path, root_pid: int = 0, proc: Path = Path("/proc")) -
     return sorted(marked - spared)
 
 
+def below(pid: int, proc: Path = Path("/proc")) -> list[int]:
+    """The live processes that descend from this one, as a rank's data workers."""
+    return sorted(_descendants(pid, proc) - {pid})
+
+
 def live_directories(proc: Path = Path("/proc")) -> set[str]:
     """The run directories in which some process works."""
     return {os.fsdecode(directory) for _, directory in _marks(proc)}

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 # A death is the launcher's business; if ranks still wait for the dead one after this, it has become a hang. torchrun
 # ends the others within a second, and what ignores SIGTERM after 30 s.
 DEATH_PATIENCE_S = 35.0
+START_PATIENCE_S = 60.0  # a restarted job takes its time to meet again, and may have no other restart left
 BEFORE_TIMEOUT_S = 6.0  # a dump takes up to 3 s, and looks come twice a second
 
 
@@ -72,7 +73,7 @@ class Policy:
                 continue
             if incident.dump or incident.id in self._taken:  # by this watcher, or by one before it
                 if hangs:
-                    self._act(incident)
+                    self._act(incident, now_s)
             else:
                 self._taken.add(incident.id)
                 self._order_dump(incident)
@@ -111,8 +112,11 @@ class Policy:
             else:
                 self._done.put((incident, folder))
 
-    def _act(self, incident: Incident) -> None:
+    def _act(self, incident: Incident, now_s: float) -> None:
         if self.on_hang == "dump" or incident.id in self._acted:
+            return
+        starts = incident.op_name == "INIT" and now_s - incident.opened_s < START_PATIENCE_S
+        if self.on_hang == "restart" and starts:
             return
         if held := next((by for rank in incident.ranks if (by := self.ranks.held_by(rank))), ""):
             if incident.id not in self._held_said:

@@ -51,7 +51,7 @@ def accumulation(scene: Scene) -> Iterator[Finding]:
     ranks = tuple(sorted(grown))
     step = min(since[r] for r in ranks)
     text = (
-        f"{words.ranks_text(ranks)} never {words.verb(ranks, 'clears', 'clear')} the gradients (zero_grad): since step"
+        f"{words.ranks_text(ranks)} {words.verb(ranks, 'does', 'do')} not clear the gradients (zero_grad): since step"
         f" {step} each step adds its own to all earlier ones, and {grown[ranks[0]]}"
     )
     told = [seen("before each backward pass the gradients of the step before are still there, untouched", r, since[r])
