@@ -96,6 +96,13 @@ def test_too_few_samples_to_judge_are_said_to_be(tmp_path: Path, steps: int, few
     assert any("too few for most rules" in note for note in found.report["notes"]) == few
 
 
+@pytest.mark.parametrize(("more", "said"), [("", True), (" grad_norm 0.4", False)])
+def test_what_is_not_judged_without_a_norm_of_gradients_is_said(tmp_path: Path, more: str, said: bool) -> None:
+    (tmp_path / "a.log").write_text("".join(f"step {n} loss {2.3 + n % 7 / 1000}{more}\n" for n in range(200)))
+    (found,) = scan([tmp_path / "a.log"])
+    assert any("stands still is not judged" in note for note in found.report["notes"]) is said
+
+
 def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "FED", 500)
     (tmp_path / "a.csv").write_text(table(lambda s: healthy(s) * (60 if 2503 <= s < 2508 else 1), 5000))

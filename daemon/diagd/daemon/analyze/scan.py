@@ -33,6 +33,7 @@ USAGE = 2
 FED = 30_000  # samples of one metric that are fed in all
 FIRST, MOST = 16, 32
 LEAST = 10  # samples of a run that is spoken of where there are others
+STILL = 100  # samples of a plateau
 FEW = 24  # samples: a spike is judged from 16 on, a loss that leaves from 24, a plateau from 100
 FAR = 8.0  # robust deviations: such samples are always fed
 # What the probes measure under diagd, and what of the script's own stands in for it here. A norm that is logged is most
@@ -233,7 +234,7 @@ class _Feed:
         report = job_report(self.state, incidents)
         for row in report["ranks"]:
             row["last_seen_at"] = self.newest_s
-        report["notes"] = [*notes.lines(), *self._too_few(), *report["notes"]]
+        report["notes"] = [*notes.lines(), *self._too_few(), *self._unjudged(), *report["notes"]]
         names = {name for _, name in self._counts}
         last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
         count = f"{len(names)} metric{'s' * (len(names) != 1)}"
@@ -244,6 +245,14 @@ class _Feed:
         most = max(self._counts.values(), default=0)
         counted = f"{most} sample{'s' * (most != 1)} of a metric"
         return [f"at most {counted}: too few for most rules, which need {FEW} or more"] if most < FEW else []
+
+    def _unjudged(self) -> list[str]:
+        """What is left open for want of a metric: a loss may stand still because nothing is trained."""
+        known = [find(self.state, rank, "loss") for rank in self.state.ranks()]
+        norms = [find(self.state, rank, "grad_norm") for rank in self.state.ranks()]
+        if not any(known) or any(norms) or max(self._counts.values(), default=0) < STILL:
+            return []
+        return ["no norm of gradients is logged (grad_norm): without it a loss or a KL that stands still is not judged"]
 
 
 def _thinned(steps: Ints, values: Floats, every: int) -> tuple[Ints, Floats]:
