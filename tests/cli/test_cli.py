@@ -150,6 +150,7 @@ def test_incidents_of_the_last_finished_job(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["incidents"][0]["id"] == "b"
     assert diagd("incidents", "--job", "b", "--json", XDG_STATE_HOME=str(tmp_path)).stdout == done.stdout
     assert diagd("incidents", "b", "--job", "b", XDG_STATE_HOME=str(tmp_path)).returncode == 2
+    assert f"job {report()['job']['id']}" in diagd("incidents", XDG_STATE_HOME=str(tmp_path)).stderr
     missing = diagd("incidents", "c", XDG_STATE_HOME=str(tmp_path))
     assert missing.returncode == 4
     assert "a" in missing.stderr

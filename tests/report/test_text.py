@@ -155,6 +155,8 @@ def test_a_drill_is_not_mistaken_for_a_real_fault() -> None:
         "Not watched: no ptrace.",
     ]
     assert "nothing was injected so far" in summary_lines(report(notes=notes[:2]))[1]
+    notes[0] += " slow:rank=9,step=4"
+    assert "slow:rank=9,step=4 did not act so far" in summary_lines(report(notes=notes))[1]
 
 
 def test_the_probe_and_the_report_mean_the_same_by_a_drill() -> None:

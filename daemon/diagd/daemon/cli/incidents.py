@@ -21,6 +21,7 @@ def command(source: str | None, job: str | None, as_json: bool, fail: bool) -> i
     JOB is a job's name, running or among the last that have finished; REPORT a report.json or the folder that holds
     it. Without either: the only job that runs here, or if none does the last one that has finished.
     """
+    from diagd.daemon.cli.analyze import printable
     from diagd.daemon.report.text import summary_lines, verdict_lines
 
     if source is not None and job is not None:
@@ -29,6 +30,9 @@ def command(source: str | None, job: str | None, as_json: bool, fail: bool) -> i
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
+        if source is None and job is None:
+            whose = report["job"]
+            click.echo(printable(f"job {whose['id']}: {' '.join(whose.get('command') or ())}").rstrip(": "), err=True)
         for incident in _with_dumps_from(home, report["incidents"]):
             click.echo("\n".join(verdict_lines(incident, colour=_colour())))
         click.echo(" ".join(summary_lines(report)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 DRILL = "drill: "  # what such notes begin with, as the probe that plants the faults writes them
-_PLANTED = "injected "
+_PLANTED, _ASKED = "injected ", "--inject "
 
 
 def drill_text(notes: Sequence[str]) -> str:
@@ -13,7 +13,16 @@ def drill_text(notes: Sequence[str]) -> str:
         return ""
     if not any(note.startswith(_PLANTED) for note in said):
         said.append("nothing was injected so far: no rank has come to that step")
+    elif idle := _idle(said):
+        said.append(f"{', '.join(idle)} did not act so far: no rank of that number has come to that step")
     return f"Drill, no real fault: {'; '.join(said)}"
+
+
+def _idle(said: Sequence[str]) -> list[str]:
+    """The faults that were asked for, and of which no rank has said that it has planted one of that name."""
+    asked = [fault for note in said if note.startswith(_ASKED) for fault in note.split()[1:]]
+    planted = {note.removeprefix(_PLANTED).split()[0] for note in said if note.startswith(_PLANTED)}
+    return [fault for fault in asked if fault.partition(":")[0] not in planted]
 
 
 def unwatched(notes: Sequence[str]) -> list[str]:
