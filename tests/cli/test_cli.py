@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.report.reports import incident, report
 
-from diagd.daemon.cli.main import COMMANDS
+from diagd.daemon.cli.main import COMMANDS, main
 from diagd.daemon.incidents.catalog import KINDS
 
 HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
@@ -150,10 +150,21 @@ def test_incidents_of_the_last_finished_job(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["incidents"][0]["id"] == "b"
     assert diagd("incidents", "--job", "b", "--json", XDG_STATE_HOME=str(tmp_path)).stdout == done.stdout
     assert diagd("incidents", "b", "--job", "b", XDG_STATE_HOME=str(tmp_path)).returncode == 2
-    assert f"job {report()['job']['id']}" in diagd("incidents", XDG_STATE_HOME=str(tmp_path)).stderr
     missing = diagd("incidents", "c", XDG_STATE_HOME=str(tmp_path))
     assert missing.returncode == 4
     assert "a" in missing.stderr
+
+
+def test_whose_incidents_they_are_is_said_where_no_job_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "diagd" / "a").mkdir(parents=True)
+    (tmp_path / "diagd" / "a" / "report.json").write_text(json.dumps(report(incident())))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("diagd.daemon.cli.jobs.running_jobs", list)
+    for words, said in ((["incidents"], "job job-1: torchrun train.py\n"), (["incidents", "a"], "")):
+        main(words)
+        assert capsys.readouterr().err == said
 
 
 def test_a_dump_is_told_by_the_path_at_which_it_lies(tmp_path: Path) -> None:
