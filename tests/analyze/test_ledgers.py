@@ -107,3 +107,32 @@ def test_what_was_not_digested_after_the_step_that_a_file_is_of_is_not_said_to_d
     assert [name for name, _ in found.unknown] == ["elsewhen"]
     assert [name for name, _ in found.different] == ["apart", "frozen"]
     assert found.different[0][1] == "after step 151, of which others in the file are"
+
+
+NAMES = ("Net.a.weight", "Net.a.bias", "Net.b.weight")
+
+
+def training(moment: str = "m") -> list[Tensor]:
+    """A job with the state of an optimizer for each of its parameters."""
+    held = [live(name, s0={name: ALL}, s33={f"later {name}": ALL}) for name in NAMES]
+    return held + [live(f"{name}.exp_avg", "state", s0={f"{moment} {name}": ALL}, s33={"x": ALL}) for name in NAMES]
+
+
+def checkpoint(numbers: tuple[int, ...] = (0, 1, 2)) -> list[Tensor]:
+    """As {"model": …, "opt": optimizer.state_dict()} is saved."""
+    held = [filed(f"model.{name.removeprefix('Net.')}", name) for name in NAMES]
+    moments = [filed(f"opt.state.{n}.exp_avg", f"m {name}") for n, name in zip(numbers, NAMES, strict=False)]
+    return [*held, *moments, filed("opt.state.0.step", "s")]
+
+
+def test_an_optimizers_state_by_numbers_is_that_of_the_parameters_in_their_order() -> None:
+    for found in (compare(training(), checkpoint()), compare(checkpoint(), training())):
+        assert (len(found.equal), found.same) == (6, True)
+        assert [name for name, _ in found.unknown] == ["opt.state.0.step"]
+    other = [name for name, _ in compare(training("other"), checkpoint()).different]
+    assert other == [f"{name}.exp_avg" for name in NAMES]
+
+
+def test_numbers_that_do_not_fit_are_not_compared() -> None:
+    found = compare(training(), checkpoint((0, 1)))
+    assert (len(found.equal), len(found.unknown), found.same) == (3, 6, True)

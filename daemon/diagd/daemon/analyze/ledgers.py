@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from diagd.daemon.analyze.numbered import by_numbers, is_numbered
+
 SCHEMA = "diagd.ledger/1"
 WHOLE = ("plain", "ddp", "fsdp NO_SHARD")  # placements under which each rank holds all of a tensor
 _COMMON = 64  # names that end alike and are still looked at as pairs
@@ -75,6 +77,10 @@ def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
     """Compare all that the two have in common by name, and say what they have not."""
     found = Comparison()
     pairs, only_left, only_right = paired(left, right)
+    more = by_numbers(left, only_right, only_left) or by_numbers(right, only_left, only_right)
+    taken = {id(tensor) for pair in more for tensor in pair}
+    only_left, only_right = ([t for t in side if id(t) not in taken] for side in (only_left, only_right))
+    pairs += more
     known_at = _steps_of_file(pairs)
     for one, other in pairs:
         verdict, why = _judged(one, other, known_at)
@@ -84,6 +90,8 @@ def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
         for tensor in rest:
             if files and tensor.kind in ("state", "buffer"):
                 found.unknown.append((tensor.name, f"a {tensor.kind}, which the checkpoint does not hold by this name"))
+            elif is_numbered(tensor) and any(other.kind == "state" for other in others):
+                found.unknown.append((tensor.name, "an optimizer's state by a number, and whose that is is not known"))
             else:
                 found.missing.append((tensor.name, f"only in {where}"))
     return found
