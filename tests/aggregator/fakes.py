@@ -70,6 +70,7 @@ class FakeBook:
     def __init__(self, restored: Sequence[Incident]) -> None:
         self.incidents: list[Incident] = list(restored)
         self._seen = {i.id: (i.severity, i.resolved_s) for i in restored}
+        self.unsure = False
 
     def update(self, findings: Iterable[Incident], state: JobState) -> list[Incident]:
         changed = []

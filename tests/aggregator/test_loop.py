@@ -187,6 +187,23 @@ def test_without_news_a_job_whose_ranks_all_went_on_is_judged_later(
     assert judged == [100.0, 102.0, 102.0 + patience_s]
 
 
+@pytest.mark.parametrize("unsure", [False, True])
+def test_a_job_that_goes_on_is_judged_at_each_look_while_something_has_to_be_found_again(unsure: bool) -> None:
+    judged: list[float] = []
+
+    def noting(state: JobState) -> tuple[()]:
+        judged.append(state.now_s)
+        return ()
+
+    loop = JobLoop("job", Judge(noting, lambda state: Wanted(), FakeBook))
+    loop.book.unsure = unsure  # type: ignore[misc]
+    loop.connect(FakeLink())
+    for now_s in (100.0, 100.25, 100.5, 101.0):
+        loop.receive(FakeLink(), window([Facts(0, pid=1, step=int(4 * now_s))], [], now_s), now_s)
+        loop.tick(now_s)
+    assert judged == ([100.0, 100.25, 100.5, 101.0] if unsure else [100.0, 101.0])
+
+
 def test_a_job_that_was_stopped_on_purpose_and_starts_again_is_judged_anew() -> None:
     loop, link = loop_with(FakeJudge(), 0)
     loop.stopping(101.0)

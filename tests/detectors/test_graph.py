@@ -128,6 +128,9 @@ def said(made: Job, order: tuple[int, ...]) -> set[tuple[str, str, tuple[int, ..
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PLACES, min_size=4, max_size=4), st.sampled_from(list(permutations(range(4)))))
+@example(
+    [("op", "BARRIER", 4, "a"), ("backward", 4), ("op", "ALLREDUCE", 4, "a"), ("op", "BARRIER", 4, "0")], (1, 0, 2, 3)
+)
 @example([("aborts", 5), ("aborts", 5), ("op", "ALLREDUCE", 4, "0"), ("op", "BARRIER", 5, "0")], (0, 1, 3, 2))
 def test_culprits_do_not_depend_on_how_ranks_are_numbered(
     spec: list[tuple[Any, ...]], order: tuple[int, ...]

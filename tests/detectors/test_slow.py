@@ -12,7 +12,7 @@ from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.detectors.slowness import suspects
-from diagd.daemon.state.model import Facts, Status
+from diagd.daemon.state.model import Detail, Facts, Operation, Status
 from diagd.daemon.state.pace import Pace
 
 TRAIN = at("train_step", "/job/train.py", 40)
@@ -503,3 +503,12 @@ def test_what_was_found_is_not_judged_anew_when_others_have_ended() -> None:
     training = Training(3).goes(8).goes(8, with_more(1, "forward", 0.05))
     training.state.columns.status[2] = Status.EXITED
     assert not [f for f in detect(training.state) if f.kind.startswith("slow")]
+
+
+def test_what_ranks_came_to_last_is_told_by_their_operations_and_not_by_when_those_were_read() -> None:
+    pace = Pace()
+    told = tuple(Operation("ALLREDUCE", "0", n, source="flight recorder", entered_s=100.0 + n) for n in range(1, 5))
+    pace.note_detail(Detail(0, recorder=told), 109.0)
+    assert (pace.arrivals_read_s, pace.arrived_s) == (109.0, 104.0)
+    pace.note_detail(Detail(0, history=(Operation("BARRIER", "0", 9, entered_s=110.0),)), 111.0)
+    assert (pace.arrivals_read_s, pace.arrived_s) == (109.0, 104.0)  # most come from the recorder

@@ -33,6 +33,10 @@ class Book(Protocol):
     def incidents(self) -> Sequence[Incident]:
         """All, in report order."""
 
+    @property
+    def unsure(self) -> bool:
+        """Whether something was found that must be found again."""
+
     def update(self, findings: Any, state: JobState) -> list[Incident]:
         """Those that were opened, changed or resolved by these findings."""
 

@@ -119,7 +119,7 @@ class JobLoop:
             self.state.stopping_s = None  # it has started again: deaths count anew
         if not news and now_s - self._judged_s < self._patience_s:
             return []
-        if not self._suspicions and self._calm.lasts(self.state):
+        if not self._suspicions and not self.book.unsure and self._calm.lasts(self.state):
             return []
         self._judged_s = now_s
         self._calm.judged(self.state)

@@ -258,10 +258,10 @@ def _deepest(found: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(kept, key=lambda f: (f.severity.order, _depth(f), f.ranks)))
 
 
-def _order(finding: Finding) -> tuple[int, int, int, bool, int, tuple[int, ...]]:
+def _order(finding: Finding) -> tuple[int, int, int, bool, int, str, tuple[int, ...]]:
     """The deepest first; of two in one group's order the earlier place, after those at which ranks still stand."""
     size, place = len(finding.ranks), finding.op_seq or 0
-    return _depth(finding), finding.severity.order, size, finding.goes_on, place, finding.ranks
+    return _depth(finding), finding.severity.order, size, finding.goes_on, place, finding.group or "", finding.ranks
 
 
 def _is_worse(finding: Finding, deeper: Finding) -> bool:

@@ -25,9 +25,9 @@ def slow(scene: Scene) -> Iterator[Finding]:
     steps = pace_of(scene.state)
     if not steps.now:
         return
-    read_s = max(state.paces[r].arrivals_read_s for r in steps.now)
+    told_s = max(state.paces[r].arrived_s or state.now_s for r in steps.now)
     longest_s = max(rates.step_s for rates in steps.now.values())
-    lately = lateness(state, min(read_s, state.now_s) - max(CURRENT_S, STRETCH_STEPS * longest_s))
+    lately = lateness(state, min(told_s, state.now_s) - max(CURRENT_S, STRETCH_STEPS * longest_s))
     # A slow link first: its ranks come late to others because of it.
     found = slow_link(scene, steps) or _of_ranks(scene, steps, lately)
     if found is not None:

@@ -41,6 +41,11 @@ class IncidentBook:
         """All of them, most severe first, then oldest first."""
         return sorted(self._incidents, key=lambda i: i.order)
 
+    @property
+    def unsure(self) -> bool:
+        """Whether something was found that must be found again."""
+        return bool(self._candidates)
+
     def update(self, findings: Iterable[Finding], state: JobState) -> list[Incident]:
         """Take one look's findings.
 

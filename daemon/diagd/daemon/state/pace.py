@@ -108,6 +108,7 @@ class Pace:
     passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
     frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
     arrivals_read_s: float = 0.0  # from where most of them come: the flight recorder, once that was read
+    arrived_s: float = 0.0  # the newest of what that has told: it was read a while before it came here
     from_recorder: bool = False
     rounds: Rounds = field(default_factory=Rounds)  # of looks at its stacks
     p2p_s: float = 0.0  # when it last was seen to send or receive
@@ -146,6 +147,8 @@ class Pace:
         self.from_recorder |= bool(detail.recorder)
         if detail.recorder or (detail.history and not self.from_recorder):
             self.arrivals_read_s = now_s
+            told = [op.entered_s for op in detail.recorder or detail.history if op.seq > 0 and not op.p2p]
+            self.arrived_s = max(told, default=self.arrived_s)
         newest = self.frames[-1].at_s if self.frames else 0.0
         fresh = [stack for stack in detail.stacks if stack.taken_s > newest and (stack.threads or stack.role == CALL)]
         if fresh:
