@@ -7,6 +7,7 @@ import torch
 from tests.probes.scalars import backward, clean, look, step, told
 from torch import nn
 
+from diagd.probes import losses
 from diagd.probes.box.writer import BoxWriter
 
 
@@ -199,6 +200,7 @@ def test_gradients_that_are_cleared_before_the_step_are_counted(recording: BoxWr
         else:
             step(loss, optimizer)
     assert counted(recording, "cleared")[-2:] == [float(early)] * 2
+    assert losses.LOSSES.given == (17 if early else 2)  # nothing is looked for once steps were seen to have gradients
 
 
 def test_steps_without_any_gradient_are_counted_and_then_more_often(recording: BoxWriter) -> None:

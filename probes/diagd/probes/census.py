@@ -101,6 +101,7 @@ def _count(owned: set[int], step: int) -> None:
     _number("unowned_beside", _beside(unowned, mine), step)
     _number("elements_without_gradient", _share(silent, mine), step)
     _number("elements_zero_gradient", _share(still, mine), step)
+    LOSSES.bare = CENSUS.bare
     _number("bare", bare, step)
     _number("cleared", CENSUS.bare and LOSSES.given > max(step - EARLY, 0), step)
     if still:

@@ -30,7 +30,8 @@ class _Losses:
         self.dtype = ""
         self.finite = True  # the last one that lay on the CPU
         self.woken = False  # by one that is not
-        self.given = 0  # the last step in which a pass was seen to leave gradients
+        self.bare = True  # no parameter had a gradient at the last count before a step, if there was one
+        self.given = 0  # the last step in which a pass was seen to leave gradients all the same
         self.scaled: tuple[Any, Any] | None = None  # what a gradient scaler has made of a loss, and the scaler
 
 
@@ -112,7 +113,7 @@ def _before(roots: Any) -> None:
 def _after(_: Any) -> None:
     for kept in WATCHED.values():
         kept.after_backward()
-    if any(parameter.grad is not None for _, parameter in NAMED.held()):
+    if LOSSES.bare and any(parameter.grad is not None for _, parameter in NAMED.held()):
         LOSSES.given = max(STATE.live[_STEP], 0) + 1
 
 
