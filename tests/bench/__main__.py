@@ -1,6 +1,6 @@
 """`python -m tests.bench`: what diagd costs, and how fast it is.
 
-    python -m tests.bench [--only steps micro digests eight offline scan startup verdicts healthy] [--quick]
+    python -m tests.bench [--only steps micro light digests eight offline scan startup verdicts healthy] [--quick]
 
 Writes results/bench.json and, from it, results/bench.md; what is left out by --only keeps its earlier figures. Not a
 test: nothing fails, figures are kept. Run it on a machine that does nothing else.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench import digests, eight, faults, healthy, machine, micro, offline, scanning, startup, steps
+from tests.bench import digests, eight, faults, healthy, light, machine, micro, offline, scanning, startup, steps
 from tests.bench.figures import percentile
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -60,8 +60,9 @@ def shown_healthy(result: dict[str, Any]) -> list[list[str]]:
 
 
 SECTIONS = {
-    "steps": Section(lambda quick: steps.measure(24 if quick else 240), steps.shown),
+    "steps": Section(lambda quick: steps.measure(24 if quick else 480), steps.shown),
     "micro": Section(lambda quick: micro.measure(10 if quick else 40), micro.shown),
+    "light": Section(lambda quick: light.measure(2500 if quick else 6000), light.shown),
     "digests": Section(lambda quick: digests.measure(3 if quick else 20), digests.shown),
     "verdicts": Section(measure_verdicts, shown_verdicts),
     "healthy": Section(measure_healthy, shown_healthy),

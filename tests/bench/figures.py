@@ -57,3 +57,8 @@ def median_of_ratios(pairs: Sequence[Pair]) -> float:
 def median_difference(pairs: Sequence[Pair]) -> float:
     """Of each pair's own difference of medians."""
     return statistics.median(statistics.median(pair.on) - statistics.median(pair.off) for pair in pairs)
+
+
+def mean_difference(pairs: Sequence[Pair]) -> float:
+    """Of each pair's own difference of means, their mean: what is done rarely counts as well."""
+    return statistics.fmean(statistics.fmean(pair.on) - statistics.fmean(pair.off) for pair in pairs)

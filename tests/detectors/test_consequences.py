@@ -3,7 +3,7 @@
 import pytest
 
 from diagd.daemon.detectors.consequences import FOLLOW, without_consequences
-from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Finding, Severity
 from diagd.daemon.incidents.catalog import KINDS
 
 
@@ -24,6 +24,20 @@ def finding(kind: str, *ranks: int) -> Finding:
 )
 def test_what_follows_is_not_told(kinds: list[str], told: list[str]) -> None:
     assert [f.kind for f in without_consequences(finding(kind, 0) for kind in kinds)] == told
+
+
+def proven(kind: str, key: str) -> Finding:
+    cause = Cause(key, "", 0.95, Basis.OBSERVATION, ())
+    return Finding(kind, Severity.WARNING, (0,), kind, (cause,))
+
+
+def test_what_was_seen_in_the_program_is_the_cause_of_what_is_computed() -> None:
+    scores, explosion = proven("training.loss_divergence", "scores"), finding("numerics.gradient_explosion", 0)
+    assert [f.kind for f in without_consequences([explosion, scores])] == ["training.loss_divergence"]
+    twice, gone = proven("training.loss_plateau", "softmax twice"), finding("numerics.gradient_vanishing", 0)
+    assert [f.kind for f in without_consequences([gone, twice])] == ["training.loss_plateau"]
+    risen = proven("training.loss_divergence", "risen")
+    assert [f.kind for f in without_consequences([explosion, risen])] == ["numerics.gradient_explosion"]
 
 
 def test_ranks_do_not_count_as_the_reduction_spreads_what_one_computes() -> None:

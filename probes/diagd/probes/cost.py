@@ -11,6 +11,9 @@ MASK = 15  # one in 16 operations is timed, and counted sixteenfold:
 # not the one at which much else is due, which steps' numbers decide, nor with it one whose code has gone cold since.
 TIMED = 11
 SHARE = 0.01  # of the time
+# Of it in the long run, for what can be done at fewer steps: most faults show early, and later ones can wait for the
+# next sample. Half, as what is measured here leaves out that all else finds the caches colder.
+LATER_SHARE, LATER_NS = 0.005, 30_000_000_000
 _WINDOW_NS = 3_000_000_000
 _MIN_STEPS = 64  # twice as many at first, as most faults show early and a start is no measure
 _PATIENCE = 4  # windows over the budget, though samples are as rare as can be, before operations lose details
@@ -19,6 +22,7 @@ _clock = time.thread_time_ns
 
 
 class _Window:
+    first_ns = 0
     began_ns = 0
     step = 0
     overhead_ns = 0
@@ -27,7 +31,7 @@ class _Window:
 
 def forget() -> None:
     """A new box begins anew."""
-    _Window.began_ns = _Window.step = _Window.overhead_ns = _Window.over = 0
+    _Window.first_ns = _Window.began_ns = _Window.step = _Window.overhead_ns = _Window.over = 0
     BUDGET.forget()
 
 
@@ -87,8 +91,10 @@ def _judge(step: int, now: int) -> None:
     took = now - _Window.began_ns
     if STATE.settings.bench_steps:
         took //= 2  # in the other half the probes were off
-    widened = not _Window.began_ns or BUDGET.widen(spent, SHARE * took)
-    _Window.over = 0 if widened else _Window.over + 1
+    _Window.first_ns = _Window.first_ns or now
+    share = LATER_SHARE if now - _Window.first_ns > LATER_NS else SHARE
+    widened = not _Window.began_ns or BUDGET.widen(spent, share * took)
+    _Window.over = 0 if widened or spent <= SHARE * took else _Window.over + 1
     if _Window.over >= _PATIENCE and STATE.detail:
         _Window.over = 0
         STATE.detail -= 1

@@ -42,19 +42,19 @@ def given(_: Any, state: Any) -> None:
     for key in keys:
         _taken.pop(key, None)
         _taken[key], _lies[key] = under_way(), keys[-1][1]
-    _remember(state, keys[:1])
+    if keys:
+        _remember(state, keys[0])
     while len(_taken) > 2 * TAKEN:
         oldest = next(iter(_taken))
         del _taken[oldest], _lies[oldest]
         _alive.pop(oldest, None)
 
 
-def _remember(state: Any, keys: tuple[tuple[str, int], ...]) -> None:
+def _remember(state: Any, key: tuple[str, int]) -> None:
     """Who has this id, unless it is a parameter (keep_vars): torch refuses to move one that is referred to weakly."""
-    for key in keys:
-        first = _first(state)
-        known = not isinstance(first, sys.modules["torch"].nn.Parameter)
-        _alive[key] = weakref.ref(first) if known else _nobody
+    first = _first(state)
+    known = not isinstance(first, sys.modules["torch"].nn.Parameter)
+    _alive[key] = weakref.ref(first) if known else _nobody
 
 
 def look(module: Any, state: Any, step: int) -> None:

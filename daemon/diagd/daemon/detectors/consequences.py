@@ -33,6 +33,17 @@ FOLLOW: dict[str, tuple[str, ...]] = {
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
 }
+# What was seen in the program itself follows from nothing that is computed: it is the cause of that.
+UPHILL = ("numerics.gradient_explosion", "training.loss_spike")
+FLAT = ("numerics.gradient_vanishing", "numerics.gradient_imbalance")
+ROOTS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("training.loss_divergence", "scores"): UPHILL,
+    ("training.loss_divergence", "clip limit"): UPHILL,
+    ("training.loss_plateau", "softmax twice"): FLAT,
+    ("training.loss_plateau", "sigmoid before softmax"): FLAT,
+    ("training.loss_plateau", "sigmoid twice"): FLAT,
+    ("training.loss_plateau", "softmax over samples"): FLAT,
+}
 # And what explains nothing of what is trained, as nothing that is trained reads it.
 BESIDE = frozenset({
     ("numerics.nonfinite", "buffer"), ("precision.overflow", "buffer"), ("precision.underflow", "counter"),
@@ -43,12 +54,17 @@ def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """The findings that no other one explains; each with what follows from it, which may have been told before."""
     all_ = list(found)
     explained = tuple({follower for finding in all_ for follower in _followers(finding)})
-    left = [finding for finding in all_ if not (explained and finding.kind.startswith(explained))]
+    left = [one for one in all_ if not (explained and one.kind.startswith(explained)) or ROOTS.keys() & set(_keys(one))]
     return [replace(finding, explains=(*finding.explains, *_followers(finding))) for finding in left]
 
 
 def _followers(finding: Finding) -> tuple[str, ...]:
-    keys = [(finding.kind, cause.key) for cause in finding.causes]
+    keys = _keys(finding)
     if finding.severity is Severity.INFO or (keys and BESIDE.issuperset(keys)):
         return ()
-    return FOLLOW.get(finding.kind, ()) + tuple(kind for key in keys for kind in FOLLOW_CAUSE.get(key, ()))
+    by_cause = tuple(kind for key in keys for kind in FOLLOW_CAUSE.get(key, ()) + ROOTS.get(key, ()))
+    return FOLLOW.get(finding.kind, ()) + by_cause
+
+
+def _keys(finding: Finding) -> list[tuple[str, str]]:
+    return [(finding.kind, cause.key) for cause in finding.causes]

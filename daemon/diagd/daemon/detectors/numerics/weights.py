@@ -51,7 +51,9 @@ class Weight:
 
     @property
     def is_matrix(self) -> bool:
-        """A weight proper: neither a bias nor a norm's scale."""
+        """A weight proper: neither a bias nor a norm's scale. FSDP1's flat parameters are mostly of such ones."""
+        if self.name.endswith("_flat_param"):
+            return True
         return len(self.info.shape) > 1 if self.info is not None else self.name.endswith("weight")
 
     @property

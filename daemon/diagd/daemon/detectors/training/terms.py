@@ -27,7 +27,6 @@ ZERO_FOR = 20  # samples
 WAS, STEADY = 0.01, 0.5  # of its largest, and of its level before: from above both to exactly 0 is no learning
 STRETCH = 8  # samples above 0 that make a stretch of their own
 BEFORE, LAST = 20, 3  # samples that show its level, and where it was right before
-VAST = 1e6
 
 
 def terms(scene: Scene) -> Iterator[Finding]:
