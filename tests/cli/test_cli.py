@@ -249,3 +249,13 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m diagd.daemon.cli explain | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}"
     codes = {subprocess.run(["bash", "-c", command], check=False, timeout=60).returncode for _ in range(3)}
     assert codes <= {0, 141}  # 0 where all was written before the reader left
+
+
+def test_scan_reads_a_log_that_is_piped_into_it() -> None:
+    lines = "".join(f"step {step} loss={'nan' if step >= 60 else 2.0 - step / 100}\n" for step in range(80))
+    done = subprocess.run(
+        [sys.executable, "-m", "diagd.daemon.cli", "scan", "-"], input=lines, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "numerics.nonfinite" in done.stdout) == (1, True), done.stderr
+    assert "stdin: 1 metric up to step 79" in done.stdout

@@ -100,5 +100,14 @@ def _of_running(source: str | None) -> tuple[Mapping[str, Any], Path | None] | N
                 return found, Path(home) if isinstance(home, str) else None
         for place in (job.info.get("report"), job.run_dir):
             if place and (report := read_report(Path(place))):
+                _say_how_old(Path(place), job_name(job))
                 return report, Path(place)
     return None
+
+
+def _say_how_old(home: Path, job: str) -> None:
+    import time
+
+    age_s = max(time.time() - (home / "report.json").stat().st_mtime, 0.0)
+    text = f"diagd: job {job} runs, and its watch process does not answer: this is its report of {age_s:.0f} s ago"
+    click.echo(f"{text}; `diagd dump --rank all` looks at the ranks themselves", err=True)

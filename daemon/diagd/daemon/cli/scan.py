@@ -1,8 +1,12 @@
 """`diagd scan`."""
 
 import os
+import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from diagd.daemon.analyze.scan import Scanned
 
 NO_FAULT = "no fault found"
+_PIPED = Path("-")
 _EVERY_S = 5.0  # a line of progress where no terminal shows it
 
 
@@ -47,7 +52,7 @@ def command(
       transformers' trainer_state.json
       a wandb run that was made offline
 
-    Files of one folder that belong together are one run. What cannot be read is passed over, and said.
+    - is what is piped into it. Files of one folder that belong together are one run. What cannot be read is passed over, and said.
 
     \b
     Exit code: 0 no fault found; 1 a fault was found; 2 no metrics; 3 no fault found, and not all could be read.
@@ -56,8 +61,24 @@ def command(
     from diagd.daemon.config.settings import load
 
     names = load(os.environ, config).metrics.names
-    found = scan(paths, names=names, progress=_Progress())
+    with _files(paths) as files:
+        found = scan(files, names=names, progress=_Progress())
     return tell(found, _lines, job, report, "there are the runs", as_json=as_json)
+
+
+@contextmanager
+def _files(paths: tuple[Path, ...]) -> Iterator[list[Path]]:
+    """The paths, where one of them is `-` with what standard input holds in its place: it is read more than once."""
+    if _PIPED not in paths:
+        yield list(paths)
+        return
+    if sys.stdin.isatty():
+        raise click.UsageError("- reads a log that is piped into it, as in `ssh node cat train.log | diagd scan -`")
+    with tempfile.TemporaryDirectory(prefix="diagd-scan-") as folder:
+        kept = Path(folder) / "stdin"
+        with kept.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [kept if path == _PIPED else path for path in paths]
 
 
 def _lines(found: "Scanned") -> list[str]:
