@@ -52,7 +52,8 @@ def command(
       transformers' trainer_state.json
       a wandb run that was made offline
 
-    - is what is piped into it. Files of one folder that belong together are one run. What cannot be read is passed over, and said.
+    - is what is piped into it. Files of one folder that belong together are one run. What cannot be read is passed
+    over, and said.
 
     \b
     Exit code: 0 no fault found; 1 a fault was found; 2 no metrics; 3 no fault found, and not all could be read.
