@@ -235,6 +235,15 @@ def test_replicas_that_update_parts_for_each_other_stay_equal_at_rates_that_diff
     assert (found.kind, found.ranks) == ("divergence.optimizer", (0,))
 
 
+def test_the_ranks_of_an_engine_step_alike_whatever_of_their_tensors_is_seen() -> None:
+    made = rates(training({PLAIN: same}), [0.3] * 40, [0.1] * 40, [0.1] * 40)
+    assert made.find() == ()
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "data/replicas", 1, "engine 0:2:1")
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("divergence.optimizer", (0,))
+
+
 def test_stages_and_experts_may_have_rates_of_their_own() -> None:
     assert not rates(training({PLAIN: own}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()
     assert not rates(training({DDP: same}), [0.3] * 40, [0.1] * 40, [0.1] * 40).find()  # the weights are equal

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,6 +157,35 @@ def test_a_wrapper_over_a_single_rank_makes_nothing_the_same() -> None:
                 for name, one in found(title).items() if name.endswith(".weight")}  # fmt: skip
         assert told == {(" of one rank", None, False)}, title
     del kept
+
+
+class DeepSpeedEngine(nn.Module):
+    """As much as is read of DeepSpeed's; it is not among what development installs."""
+
+    def __init__(self, module: nn.Module, stage: int, group: Any) -> None:
+        super().__init__()
+        self.module, self.stage, self.data_parallel_group = module, stage, group
+
+    def zero_optimization_stage(self) -> int:
+        return self.stage
+
+
+@pytest.mark.usefixtures("four_ranks")
+def test_under_zero_replicas_agree_up_to_stage_2_and_experts_are_left_to_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "deepspeed.runtime.engine", sys.modules[__name__])
+    tower = Tower()
+    vars(tower.body.bias)["allreduce"] = False  # as DeepSpeed marks an expert's
+    kept = DeepSpeedEngine(tower, 1, dist.new_group([0, 1]))
+    seen = found("Tower")
+    assert seen["Tower.body.weight"].placement[:2] == ("zero 1", (0, 1))
+    assert seen["Tower.norm.running_mean"].placement.peers == (0, 1)
+    assert seen["Tower.body.bias"].placement.text == "plain"
+    kept.stage = 3
+    assert found("Tower")["Tower.body.weight"].placement == ("zero 3", None, True, (0, 1), ())
+    del kept.data_parallel_group  # while it is being made
+    assert found("Tower")["Tower.body.weight"].placement.text == "plain"
 
 
 def placed(name: str) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:

@@ -50,6 +50,8 @@ def wrapped_by(module: Any, before: Wrapped) -> Wrapped:
         return _ddp(module)
     if _is(module, "torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"):
         return _fsdp(module)
+    if _is(module, "deepspeed.runtime.engine", "DeepSpeedEngine"):
+        return _zero(module) or before
     if _is(module, "torch.distributed.fsdp", "FSDPModule") and (ranks := fully_sharded_over(module._get_fsdp_state())):
         return before._replace(buffers=_among("fsdp2", ranks))
     return before
@@ -167,6 +169,22 @@ def _fsdp(module: Any) -> Wrapped:
     ignored = getattr(module, "_ignored_params", None) or ()
     buffers = _among(text, _ranks(module.process_group))  # it leaves them to each rank
     return Wrapped(parameters, buffers, frozenset(id(parameter) for parameter in ignored))
+
+
+def _zero(engine: Any) -> Wrapped | None:
+    """DeepSpeed's: up to stage 2 each step ends with the same parameters on all its ranks, and buffers are left alone.
+
+    None where it is no version that tells of itself, as while it is being made. Experts are averaged among their own.
+    """
+    stage, group = getattr(engine, "zero_optimization_stage", None), getattr(engine, "data_parallel_group", None)
+    if stage is None or group is None or not is_up():
+        return None
+    text, ranks = f"zero {int(stage())}", _ranks(group)
+    whole = _alone(text) if is_alone(ranks) else _among(text, ranks)
+    parameters = Placement(text, local=True, over=tuple(sorted(ranks))) if int(stage()) >= 3 else whole
+    base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of this method
+    experts = (id(one) for one in base.parameters(engine) if getattr(one, "allreduce", True) is False)
+    return Wrapped(parameters, whole, frozenset(experts))
 
 
 def is_alone(ranks: list[int]) -> bool:

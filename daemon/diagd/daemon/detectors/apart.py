@@ -11,11 +11,13 @@ from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
 from diagd.daemon.detectors.models import model_of
 from diagd.daemon.detectors.rates import Apart
+from diagd.daemon.detectors.replicas import replicas_of
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
 SHOWS_IN = ("divergence.parameter", "divergence.gradient")  # sooner than it is known what it comes of
+ENGINE = "engine"  # DeepSpeed's: each of its ranks may update a part of the weights, for all
 BEGUN = 2  # steps: what is equal that early may be so because all began alike
 
 
@@ -43,6 +45,7 @@ def apart(state: JobState) -> list[Told]:
 def _together(state: JobState) -> list[tuple[int, ...]]:
     """Ranks that hold shards of the same tensors, and those whose weights were equal and have parted."""
     sets = {shards.ranks for shards in shards_of(state)}
+    sets |= {replicas.ranks for replicas in replicas_of(state) if replicas.wrapper == ENGINE}
     # Once is enough: what they step with, or by how many steps they are apart, is a second source.
     weights = [e for e in state.tensors.entries if e.kind == "parameter" and e.agreement.unequal]
     reduced = _last_reduced(state) if weights else {}
