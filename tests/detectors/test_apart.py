@@ -212,6 +212,12 @@ def test_a_rate_that_one_rank_lowers_by_its_own_metric_is_a_setting() -> None:
     assert (found.kind, found.ranks, found.step) == ("divergence.optimizer", (2,), 41)
 
 
+def test_a_rate_that_is_set_once_the_warm_up_is_over_is_no_place_of_a_schedule() -> None:
+    warm = [0.1 * step for step in range(1, 11)]
+    found = rates(training({SHARD: own}), warm + [1.0] * 70, warm + [1.0] * 70, warm + [1.0] * 30 + [5.0] * 40).finds()
+    assert (found.kind, found.ranks) == ("divergence.optimizer", (2,))
+
+
 def test_other_settings_are_compared_by_name() -> None:
     far: Content = lambda rank, step: own(rank, step) if step else 0  # noqa: E731
     made = rates(training({DDP: far}), *[[0.1] * 40] * 3)

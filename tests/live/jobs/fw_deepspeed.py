@@ -39,7 +39,10 @@ def export_tokenizer():
 
 
 def go_wrong(mode, engine, x, first):
-    """At one step, on one rank; a NaN at each from there on, as DeepSpeed leaves out a step with one."""
+    """At one step, on one rank.
+
+    A NaN at each from there on, as DeepSpeed leaves out a step with one; a rate too, which its schedule sets anew.
+    """
     if first and mode != "healthy":
         print(f"rank 1 at step {WRONG_AT}: {mode}", flush=True)
     if mode == "nan":
@@ -49,7 +52,7 @@ def go_wrong(mode, engine, x, first):
     elif first and mode == "changed":
         with torch.no_grad():
             engine.module[2].weight[0, 0] += 0.5
-    elif first and mode == "rate":
+    elif mode == "rate":
         engine.optimizer.param_groups[0]["lr"] = 2e-2
 
 

@@ -61,7 +61,7 @@ def _rates(state: JobState, ranks: Sequence[int], group: int, ever: bool) -> Apa
     stays = tuple(rank for rank, mine in zip(ranks, values, strict=True) if _stays(mine, int(differ[0])))
     moves = all(_moves(mine, int(differ[0])) for rank, mine in zip(ranks, values, strict=True) if rank not in stays)
     stays = stays if moves and len(stays) < len(ranks) and not _follows_metric(state, ranks) else ()
-    schedule = bool(stays) or (differ[0] > 0 and _on_one_schedule(state, ranks, values))
+    schedule = bool(stays) or (differ[0] > 0 and _on_one_schedule(state, ranks, values, int(differ[0])))
     return Apart("lr", group, _classes(first), first, since, before + 1, schedule, stays)
 
 
@@ -85,10 +85,13 @@ def _differ(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return spread
 
 
-def _on_one_schedule(state: JobState, ranks: Sequence[int], values: NDArray[np.float64]) -> bool:
+def _on_one_schedule(state: JobState, ranks: Sequence[int], values: NDArray[np.float64], since: int) -> bool:
+    """Whether they had rates in common; what was equal before counts only where some rate still changes."""
     made = {fact[1] for rank in ranks if (fact := state.signals.fact(rank, "lr/scheduler")) is not None}
     if len(made) > 1:
         return True
+    if not any(_moves(mine, since) for mine in values):
+        values = values[:, since:]
     common = set(np.round(values[0] / max(values.max(), 1e-300), 9))
     for mine in values[1:]:
         common &= set(np.round(mine / max(values.max(), 1e-300), 9))
