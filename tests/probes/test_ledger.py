@@ -18,6 +18,7 @@ from diagd.probes.box.ledger import SUFFIX, Number
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe
+from diagd.probes.ledger_rows import FROZEN_TURNS, TURN, Row
 from diagd.probes.state import STATE
 
 
@@ -70,23 +71,23 @@ def train(model: nn.Module, steps: int, since: int = 0) -> dict[str, list[int]]:
             ledger._after(optimizer)
     finally:
         inventory.survey = survey
-    writer = ledger.LEDGER.writer
+    writer = ledger.LEDGER.rows.writer
     assert writer is not None
     news = LedgerReader(writer.path, 0, 1)
     told = news._samples[: news._number(Number.SAMPLES)]
-    rows = {row.name.removeprefix("Shed.wall.").replace("Shed.roof.", "frozen "): row for row in ledger.LEDGER.rows}
+    rows = {row.name.removeprefix("Shed.wall.").replace("Shed.roof.", "frozen "): row for row in ledger.LEDGER.rows.all}
     rows |= {f"gradient {row.name.removeprefix('Shed.wall.')}": row for row in ledger.LEDGER.gradients.values()}
     return {name: [int(s[2]) for s in told if s[1] == row.number] for name, row in rows.items()}
 
 
 @pytest.mark.usefixtures("world")
 def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom() -> None:
-    seen = train(Shed(), 3 * ledger.TURN * ledger.FROZEN_TURNS)
+    seen = train(Shed(), 3 * TURN * FROZEN_TURNS)
     assert not any(seen[f"gradient {name}"] for name in ("weight", "bias"))  # there is none
     assert all(seen[name][:3] == [0, 1, 2] for name in ("weight", "bias", "frozen weight"))
     weight = seen["weight"][3:]
-    assert {later - earlier for earlier, later in pairwise(weight)} == {ledger.TURN}
-    assert weight[0] % ledger.TURN == zlib.crc32(b"0 Shed.wall.weight") % ledger.TURN
+    assert {later - earlier for earlier, later in pairwise(weight)} == {TURN}
+    assert weight[0] % TURN == zlib.crc32(b"0 Shed.wall.weight") % TURN
     assert len(seen["frozen weight"]) in (5, 6)
 
 
@@ -112,15 +113,15 @@ def within(model: nn.Module, steps: int, idle_at: int = 0) -> None:
 @pytest.mark.usefixtures("world")
 def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_them() -> None:
     model = Shed()
-    within(model, 3 * ledger.TURN)
-    writer = ledger.LEDGER.writer
+    within(model, 3 * TURN)
+    writer = ledger.LEDGER.rows.writer
     assert writer is not None
     told = LedgerReader(writer.path, 0, 1)
-    (weight,) = (row for row in ledger.LEDGER.rows if row.name == "Shed.wall.weight")
+    (weight,) = (row for row in ledger.LEDGER.rows.all if row.name == "Shed.wall.weight")
     taken = [int(s[2]) for s in told._samples[: told._number(Number.SAMPLES)] if s[1] == weight.number]
-    slot = zlib.crc32(b"0 Shed.wall.weight") % ledger.TURN
+    slot = zlib.crc32(b"0 Shed.wall.weight") % TURN
     assert taken[:3] == [1, 2, 3]
-    assert [step % ledger.TURN for step in taken[3:]] == [slot] * (len(taken) - 3)
+    assert [step % TURN for step in taken[3:]] == [slot] * (len(taken) - 3)
     assert len(taken) >= 5
     assert not ledger.LEDGER.given
 
@@ -128,7 +129,7 @@ def test_where_optimizers_step_inside_backward_passes_tensors_are_taken_after_th
 @pytest.mark.usefixtures("world")
 def test_where_one_of_them_does_not_step_in_a_pass_ranks_are_no_longer_compared() -> None:
     model = Shed()
-    within(model, 3 * ledger.TURN, idle_at=10)
+    within(model, 3 * TURN, idle_at=10)
     assert ledger.LEDGER.off
     assert any("not all optimizers" in note for note in STATE.notes)
 
@@ -138,7 +139,7 @@ def test_gradients_are_taken_in_the_steps_after_which_their_parameters_are() -> 
     model = Shed()
     for parameter in model.wall.parameters():
         parameter.grad = torch.ones_like(parameter)
-    seen = train(model, 3 * ledger.TURN)
+    seen = train(model, 3 * TURN)
     assert seen["gradient weight"] == seen["weight"][1:]
     assert seen["gradient bias"] == seen["bias"][1:]
     assert "gradient frozen weight" not in seen
@@ -148,7 +149,7 @@ def test_gradients_are_taken_in_the_steps_after_which_their_parameters_are() -> 
 def test_where_they_cost_too_much_they_are_taken_in_fewer_turns_all_of_which_a_cheaper_rank_takes_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    steps, model = 6 * ledger.TURN * ledger.FROZEN_TURNS, Shed()
+    steps, model = 6 * TURN * FROZEN_TURNS, Shed()
     for parameter in model.wall.parameters():
         parameter.grad = torch.ones_like(parameter)
     seen = []
@@ -169,14 +170,12 @@ def test_where_they_cost_too_much_they_are_taken_in_fewer_turns_all_of_which_a_c
 def test_of_several_steps_of_an_optimizer_in_a_training_step_the_first_counts() -> None:
     model = Shed()
     given = gradients.Given(
-        torch.optim.SGD(model.wall.parameters()), {id(model.wall.bias): ledger._Row(0, "a", int, (), owned=True)}
+        torch.optim.SGD(model.wall.parameters()), {id(model.wall.bias): Row(0, "a", int, (), owned=True)}
     )
     assert len(given.due(1, early=True)) == 1
     assert given.due(1, early=True) == []
     place = gradients.slot("a")
-    assert [step for step in range(2, 100) if given.due(step, early=False)] == list(
-        range(place or 32, 100, ledger.TURN)
-    )
+    assert [step for step in range(2, 100) if given.due(step, early=False)] == list(range(place or 32, 100, TURN))
 
 
 def test_a_gradient_that_is_still_to_be_summed_over_ranks_is_not_taken() -> None:
@@ -198,7 +197,7 @@ def test_a_tensor_that_is_gone_is_no_longer_taken() -> None:
     optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)
     ledger._before(optimizer)
     del model, optimizer
-    ledger._take(ledger.LEDGER.rows, 1)  # the modules have gone, and nothing is raised
+    ledger._take(ledger.LEDGER.rows.all, 1)  # the modules have gone, and nothing is raised
 
 
 def test_where_there_is_nobody_to_compare_with_tensors_are_described_and_not_digested(world: World) -> None:
@@ -222,12 +221,12 @@ def test_without_room_for_the_file_the_rank_says_so_and_goes_on() -> None:
 def test_a_model_that_is_built_anew_is_followed_under_its_rows_and_taken_whole_again() -> None:
     first = Shed()
     old = train(first, 40)
-    rows = len(ledger.LEDGER.rows)
+    rows = len(ledger.LEDGER.rows.all)
     del first
     STATE.live[Live.STEP] = 40
     second = Shed()
     seen = train(second, 44, since=40)
-    assert len(ledger.LEDGER.rows) == rows
+    assert len(ledger.LEDGER.rows.all) == rows
     assert [step for step in seen["weight"] if step > 40][:2] == [41, 42]
     assert seen["weight"][: len(old["weight"])] == old["weight"]
 
@@ -241,7 +240,7 @@ def test_a_tensor_that_cannot_be_read_is_counted_once_however_often_models_are_l
     STATE.live[Live.STEP] = 40
     train(model, 44, since=40)
     assert ledger.LEDGER.looks == 1
-    writer = ledger.LEDGER.writer
+    writer = ledger.LEDGER.rows.writer
     assert writer is not None
     assert LedgerReader(writer.path, 0, 1)._number(Number.LEFT_OUT) == 1
 
@@ -304,10 +303,15 @@ def test_a_part_that_thaws_in_the_midst_of_a_run_is_followed_as_one_that_trains(
         ledger._before(optimizer)
         STATE.live[Live.STEP] = step
         ledger._after(optimizer)
-    (row,) = [row for row in ledger.LEDGER.rows if row.name == "Shed.wall.weight"]
+    (row,) = [row for row in ledger.LEDGER.rows.all if row.name == "Shed.wall.weight"]
     assert row.owned
     assert "Shed.wall.weight" in {one.name for one in ledger.LEDGER.given[id(optimizer)].rows}
-    assert all(one.name != row.name for rows in ledger.LEDGER.frozen.values() for one in rows)
+    assert all(
+        one.name != row.name
+        for step in range(TURN * FROZEN_TURNS)
+        for one in ledger.LEDGER.rows.due(step)
+        if one is not row
+    )
 
 
 @pytest.mark.usefixtures("world", "modules")
@@ -322,14 +326,14 @@ def test_a_part_that_is_added_in_the_midst_of_a_run_is_followed() -> None:
         ledger._before(optimizer)
         STATE.live[Live.STEP] = step
         ledger._after(optimizer)
-    names = {row.name for row in ledger.LEDGER.rows}
+    names = {row.name for row in ledger.LEDGER.rows.all}
     assert {"Shed.wall.mask", "Shed.wall.extra"} <= names
     assert "Shed.wall.extra" in {row.name for row in ledger.LEDGER.given[id(optimizer)].rows}
     assert (ledger.LEDGER.looks, ledger.LEDGER.looked_at) == (1, 39)
-    writer = ledger.LEDGER.writer
+    writer = ledger.LEDGER.rows.writer
     assert writer is not None
     told = LedgerReader(writer.path, 0, 1)
-    (extra,) = (row.number for row in ledger.LEDGER.rows if row.name == "Shed.wall.extra")
+    (extra,) = (row.number for row in ledger.LEDGER.rows.all if row.name == "Shed.wall.extra")
     taken = [int(s[2]) for s in told._samples[: told._number(Number.SAMPLES)] if s[1] == extra]
     assert taken[:3] == [39, 40, 41]  # before its first step as well: what it begins with
     model.wall.register_buffer("later", torch.ones(4))  # too early to look again, which is then waited for
@@ -348,12 +352,12 @@ def test_nothing_more_is_taken_once_ranks_may_make_different_numbers_of_steps() 
     module = SimpleNamespace(__name__="torch.distributed.algorithms.join", Join=Join)
     model = Shed()
     train(model, 2)
-    writer = ledger.LEDGER.writer
+    writer = ledger.LEDGER.rows.writer
     assert writer is not None
     taken = LedgerReader(writer.path, 0, 1)._number(Number.SAMPLES)
     ledger.install(probe, module)
     Join().__enter__()
-    for step in range(3, 3 + ledger.TURN):
+    for step in range(3, 3 + TURN):
         STATE.live[Live.STEP] = step
         ledger._after(made())
     ledger.remove()

@@ -160,15 +160,17 @@ def test_a_sweep_takes_parameters_and_the_gradients_of_the_same_step_whatever_th
     try:
         for step in range(1, 50):
             if step == 40:
-                assert ledger.LEDGER.writer is not None
-                own = LedgerReader(ledger.LEDGER.writer.path, 0, 1)
+                assert ledger.LEDGER.rows.writer is not None
+                own = LedgerReader(ledger.LEDGER.rows.writer.path, 0, 1)
                 own.ask(Request(1, 43, True))
             ledger._before(optimizer)
             STATE.live[Live.STEP] = step
             ledger._after(optimizer)
         taken = [(int(row), int(step)) for row, step in own._samples[:, 1:3] if step > layout.TURN]
         numbers = {
-            row.number for row in (*ledger.LEDGER.rows, *ledger.LEDGER.gradients.values()) if row.tensor() is not None
+            row.number
+            for row in (*ledger.LEDGER.rows.all, *ledger.LEDGER.gradients.values())
+            if row.tensor() is not None
         }
     finally:
         ledger.LEDGER.__init__()  # type: ignore[misc]

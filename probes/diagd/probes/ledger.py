@@ -8,24 +8,18 @@ digests.
 
 import sys
 import weakref
-import zlib
-from collections.abc import Callable
 from typing import Any
 
 from diagd.probes import digest, dtypes, gradients, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
-from diagd.probes.box.ledger import BESIDE, Flag, LedgerWriter, Tensor
+from diagd.probes.box.ledger import Flag, LedgerWriter
 from diagd.probes.guard import Patches, Probe, wrapper
+from diagd.probes.ledger_rows import TURN, Row, Rows
 from diagd.probes.named import NAMED
 from diagd.probes.registered import REGISTERED
 from diagd.probes.state import STATE
 
-# A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
-# in 32 a step is about half a hundredth of the step, whatever the model's size.
-TURN = layout.TURN
-FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
-STATE_TURNS = 4  # and what optimizers keep, which is twice as much as the parameters
 EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
 # Models are looked for again when an optimizer steps for the first time, as after a resumption, or when modules were
 # given something new, and each time only so many steps later than the time before, doubled each time: a script may make
@@ -38,33 +32,12 @@ _joined: list[turns.Turn] = []
 _patches = Patches()
 
 
-class _Row:
-    """A tensor that is sampled, by where it is held."""
-
-    __slots__ = ("name", "number", "owned", "read", "shape")
-
-    def __init__(
-        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool
-    ) -> None:  # fmt: skip
-        self.number = number
-        self.owned = owned
-        self.name = name
-        self.read = read
-        self.shape = shape
-
-    def tensor(self) -> Any:
-        """What is held there now; None where there is nothing any more, or something else."""
-        tensor = self.read()
-        return tensor if tensor is not None and tuple(tensor.shape) == self.shape else None
-
-
 class _Ledger:
     """This process's."""
 
     def __init__(self) -> None:
         self.off = False  # what is there cannot be compared, or there is no room
         self.alone = False  # there is nobody to compare with
-        self.writer: LedgerWriter | None = None
         self.step = -1  # the last one that was looked at
         self.within: weakref.ref[Any] | None = None  # an optimizer that steps inside backward passes, as all do then
         self.early_until = layout.EARLY_STEPS
@@ -72,16 +45,10 @@ class _Ledger:
         self.looked_at = 0  # step
         self.optimizers: dict[int, weakref.ref[Any]] = {}
         self.given: dict[int, gradients.Given] = {}  # by the optimizer's id
-        self.bytes = 0
-        self.rows: list[_Row] = []
-        self.known: dict[str, _Row] = {}
-        self.left_out: set[str] = set()  # each is counted once
-        self.slots: dict[int, list[_Row]] = {}
-        self.frozen: dict[int, list[_Row]] = {}
-        self.states: dict[int, list[_Row]] = {}
+        self.rows = Rows()
         self.owners: dict[int, states.Owner] = {}  # of the parameters that are there, by their id
-        self.gradients: dict[int, _Row] = {}  # by the id of the parameter
-        self.pending: list[tuple[list[_Row], int, digest.Pending]] = []
+        self.gradients: dict[int, Row] = {}  # by the id of the parameter
+        self.pending: list[tuple[list[Row], int, digest.Pending]] = []
 
 
 LEDGER = _Ledger()
@@ -126,7 +93,7 @@ def _adding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _joining(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Ranks may make different numbers of steps from now on: a step's number no longer names the same moment."""
     if not LEDGER.off:
-        LEDGER.off, LEDGER.writer = True, None
+        LEDGER.off, LEDGER.rows.writer = True, None
         STATE.note("tensors are not compared: with Join, ranks make different numbers of steps")
 
 
@@ -148,7 +115,7 @@ def _before(optimizer: Any) -> None:
     if given is None:
         return
     step = max(STATE.live[_STEP], 0) + 1
-    due = given.due(step, step <= LEDGER.early_until and LEDGER.bytes <= EARLY_BYTES)
+    due = given.due(step, step <= LEDGER.early_until and LEDGER.rows.bytes <= EARLY_BYTES)
     if due:
         _take(due, step)
 
@@ -169,7 +136,7 @@ def _passed(roots: Any) -> None:
         return
     if STATE.live[_OPTIMIZER_STEPS] != turns.counted() * len(LEDGER.optimizers):
         # Of a parameter that a pass has not used, nobody has stepped: ranks may number their steps in other ways.
-        LEDGER.off, LEDGER.writer = True, None
+        LEDGER.off, LEDGER.rows.writer = True, None
         STATE.note("tensors are not compared: not all optimizers that step inside backward passes step in each of them")
     elif LEDGER.step < 0:
         LEDGER.early_until = turns.counted() + layout.EARLY_STEPS
@@ -186,7 +153,7 @@ def _meet(optimizer: Any) -> None:
         LEDGER.step = LEDGER.looked_at = step
         if _open():
             _look(optimizer)
-            _take(LEDGER.rows, step)
+            _take(LEDGER.rows.all, step)
     else:
         _look_again(optimizer, step)
     _follow(optimizer)
@@ -194,13 +161,13 @@ def _meet(optimizer: Any) -> None:
 
 def _look_again(optimizer: Any, step: int) -> None:
     """Find what there is anew, unless that was done too lately."""
-    if LEDGER.writer is None or step < _again_at():
+    if LEDGER.rows.writer is None or step < _again_at():
         return
     LEDGER.looks, LEDGER.looked_at, LEDGER.early_until = LEDGER.looks + 1, step, step + layout.EARLY_STEPS
-    known = {row.number for row in LEDGER.rows}
+    known = {row.number for row in LEDGER.rows.all}
     _look(optimizer)
-    if LEDGER.bytes <= EARLY_BYTES and LEDGER.within is None:
-        _take([row for row in LEDGER.rows if row.number not in known], step)  # what they begin with
+    if LEDGER.rows.bytes <= EARLY_BYTES and LEDGER.within is None:
+        _take([row for row in LEDGER.rows.all if row.number not in known], step)  # what they begin with
     for one in [ref() for ref in LEDGER.optimizers.values()]:
         if one is not None:
             _follow(one)
@@ -211,7 +178,7 @@ def _again_at() -> int:
 
 
 def _follow(optimizer: Any) -> None:
-    if LEDGER.writer is not None and not LEDGER.alone and not STATE.backward_depth and LEDGER.within is None:
+    if LEDGER.rows.writer is not None and not LEDGER.alone and not STATE.backward_depth and LEDGER.within is None:
         LEDGER.given[id(optimizer)] = gradients.Given(optimizer, LEDGER.gradients)
 
 
@@ -223,7 +190,7 @@ def _after(optimizer: Any) -> None:
 def _look_after(optimizer: Any) -> None:
     """After each step of a training step's last optimizer."""
     ledger = LEDGER
-    if ledger.writer is None or not STATE.recording or turns.counted() == ledger.step:
+    if ledger.rows.writer is None or not STATE.recording or turns.counted() == ledger.step:
         return
     step = ledger.step = turns.counted()
     if step == ledger.looked_at + 1:
@@ -242,30 +209,24 @@ def _following(step: int) -> int:
 
 def _next(step: int) -> int:
     ledger = LEDGER
-    if ledger.off or ledger.writer is None:
+    if ledger.off or ledger.rows.writer is None:
         return turns.NEVER
     if ledger.pending or step < max(ledger.early_until, ledger.looked_at + 1):
         return step + 1
     anew = max(_again_at(), step) + 1 if REGISTERED.anew else turns.NEVER
     if ledger.alone:
         return anew
-    regular = [gradients.next_turn(step, turn) for rows, turn in _kinds() if rows]
-    return min([anew, sweeps.following(step), *regular])
+    return min(anew, sweeps.following(step), ledger.rows.following(step))
 
 
-def _kinds() -> tuple[tuple[dict[int, list[_Row]], int], ...]:
-    return (LEDGER.slots, TURN), (LEDGER.frozen, TURN * FROZEN_TURNS), (LEDGER.states, TURN * STATE_TURNS)
-
-
-def _due(step: int) -> list[_Row]:
+def _due(step: int) -> list[Row]:
     """By the step's number, which is the same on every rank, and by how rare samples have to be on this one."""
-    missing, is_small = [taken for _, taken, _ in LEDGER.pending], LEDGER.bytes <= EARLY_BYTES
-    if sweeps.after_step(LEDGER.writer, step, LEDGER.rows, missing, is_small):
-        return LEDGER.rows
+    missing, is_small = [taken for _, taken, _ in LEDGER.pending], LEDGER.rows.bytes <= EARLY_BYTES
+    if sweeps.after_step(LEDGER.rows.writer, step, LEDGER.rows.all, missing, is_small):
+        return LEDGER.rows.all
     if step <= LEDGER.early_until and is_small:
-        return LEDGER.rows
-    taken = [rows.get(step % turn, ()) for rows, turn in _kinds() if rows and gradients.is_turn(step, turn)]
-    return [row for rows in taken for row in rows]
+        return LEDGER.rows.all
+    return LEDGER.rows.due(step)
 
 
 def _open() -> bool:
@@ -278,11 +239,11 @@ def _open() -> bool:
     try:
         if not LEDGER.alone:
             digest.load()
-        LEDGER.writer = LedgerWriter(box.path.with_suffix(layout.SUFFIX))
+        LEDGER.rows.writer = LedgerWriter(box.path.with_suffix(layout.SUFFIX))
     except (OSError, ImportError) as error:
         LEDGER.off = True
         STATE.note(f"no ledger of tensors: {getattr(error, 'strerror', None) or error}")
-    return LEDGER.writer is not None
+    return LEDGER.rows.writer is not None
 
 
 def _remember(optimizer: Any) -> None:
@@ -306,11 +267,11 @@ def _look(optimizer: Any) -> None:
     for found in survey.found:
         tensor = found.tensor()
         if tensor is not None:
-            _note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
+            LEDGER.rows.note(found, tensor, inventory.reader(found.module, found.leaf, found.kind))
             if found.kind == layout.Kind.PARAMETER and found.flags & Flag.OWNED:
                 _look_at_owned(found, tensor)
         elif not found.is_empty():
-            _leave_out(f"{int(found.kind)} {found.name}")
+            LEDGER.rows.leave_out(f"{int(found.kind)} {found.name}")
 
 
 def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
@@ -319,7 +280,8 @@ def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
     if found.placement.peers:
         LEDGER.owners[number] = states.Owner.of(found)
     if not LEDGER.alone and not found.flags & Flag.LOCAL:
-        row = _note(found._replace(kind=layout.Kind.GRADIENT), tensor, gradients.reader(found.module, found.leaf))
+        gradient = found._replace(kind=layout.Kind.GRADIENT)
+        row = LEDGER.rows.note(gradient, tensor, gradients.reader(found.module, found.leaf))
         if row is not None:
             LEDGER.gradients[number] = row
 
@@ -328,69 +290,11 @@ def _look_at_states() -> None:
     """Right after the first step: by then optimizers have what they keep."""
     for optimizer in [ref() for ref in LEDGER.optimizers.values()]:
         for found, tensor, read in states.of(optimizer, LEDGER.owners) if optimizer is not None else ():
-            _note(found, tensor, read)
+            LEDGER.rows.note(found, tensor, read)
     LEDGER.owners.clear()
 
 
-def _note(found: "inventory.Found | states.Owner", tensor: Any, read: Callable[[], Any]) -> _Row | None:
-    """Write a tensor down, or follow it where its model was built anew; None where there is no room."""
-    shape = tuple(tensor.shape)
-    key = f"{int(found.kind)} {found.name} {found.placement.peers or found.placement.beside} {shape} {tensor.dtype}"
-    known = LEDGER.known.get(key)
-    thawed = known is not None and not known.owned and bool(found.flags & Flag.OWNED)
-    if known is not None and not thawed:
-        known.read = read
-        return known
-    number = LEDGER.writer.add(_described(found, tensor)) if LEDGER.writer is not None else None
-    if number is None:
-        _leave_out(key)
-        STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
-        return None
-    row = LEDGER.known[key] = _Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED))
-    if known is not None:
-        _retire(known)
-    if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:
-        _enlist(row, found.kind, found.flags, tensor)
-    return row
-
-
-def _retire(row: _Row) -> None:
-    """It goes on under another number, as an optimizer has come to own it since: what was frozen trains now."""
-    LEDGER.rows.remove(row)
-    for table in (LEDGER.slots, LEDGER.frozen, LEDGER.states):
-        for rows in table.values():
-            if row in rows:
-                rows.remove(row)
-
-
-def _leave_out(key: str) -> None:
-    if LEDGER.writer is not None and key not in LEDGER.left_out:
-        LEDGER.left_out.add(key)
-        LEDGER.writer.leave_out()
-
-
-def _described(found: "inventory.Found | states.Owner", tensor: Any) -> Tensor:
-    placed = found.placement
-    peers = BESIDE * bool(placed.beside) + ",".join(map(str, placed.peers or placed.beside))
-    shape = ",".join(str(int(extent)) for extent in tensor.shape)
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return Tensor(found.name, found.kind, dtype, shape, found.placement.text, peers, found.flags, int(tensor.numel()))
-
-
-def _enlist(row: _Row, kind: layout.Kind, flags: int, tensor: Any) -> None:
-    LEDGER.rows.append(row)
-    LEDGER.bytes += tensor.numel() * tensor.element_size()
-    # Not by how many others there are: ranks may differ in that.
-    place = zlib.crc32(f"{int(kind)} {row.name}".encode("utf-8", "replace"))
-    if kind == layout.Kind.STATE:
-        LEDGER.states.setdefault(place % (TURN * STATE_TURNS), []).append(row)
-    elif flags & (Flag.TRAINABLE | Flag.OWNED) or kind == layout.Kind.BUFFER:
-        LEDGER.slots.setdefault(place % TURN, []).append(row)
-    else:
-        LEDGER.frozen.setdefault(place % (TURN * FROZEN_TURNS), []).append(row)
-
-
-def _take(rows: list[_Row], step: int) -> None:
+def _take(rows: list[Row], step: int) -> None:
     """Begin to digest these, and write down those that are there at once."""
     torch = sys.modules["torch"]
     if LEDGER.alone or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
@@ -408,7 +312,7 @@ def _collect() -> None:
     for rows, step, pending in LEDGER.pending:
         if not pending.ready():
             late.append((rows, step, pending))
-        elif LEDGER.writer is not None:
+        elif LEDGER.rows.writer is not None:
             for row, bits in zip(rows, pending.bits(), strict=True):
-                LEDGER.writer.sample(row.number, step, bits)
+                LEDGER.rows.writer.sample(row.number, step, bits)
     LEDGER.pending = late
