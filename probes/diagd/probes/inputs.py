@@ -14,11 +14,23 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import compiling, cost, exchanges, fingerprint, host_randomness, placement, randomness, rows, turns
+from diagd.probes import (
+    compiling,
+    cost,
+    exchanges,
+    fingerprint,
+    host_randomness,
+    modes,
+    placement,
+    randomness,
+    rows,
+    turns,
+)  # fmt: skip
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import EAGER, Patches, Probe
+from diagd.probes.modes import MODES
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -93,6 +105,7 @@ def _at_switch(recording: bool) -> None:
     if STATE.box is None:
         _disarm()
         INPUTS.__init__()  # type: ignore[misc]  # a forked child is another rank, or none
+        modes.forget()
 
 
 def _wanted() -> bool:
@@ -100,22 +113,30 @@ def _wanted() -> bool:
     live = STATE.live
     if live is None or not is_due(step := max(live[_STEP], 0)) or step == INPUTS.step or STATE.backward_depth:
         return False
-    return threading.get_ident() == STATE.trainer and bool(sys.modules["torch"].is_grad_enabled())
+    return _is_trained()
+
+
+def _is_trained() -> bool:
+    """Whether what is computed now will be trained on: in the thread that trains, and with gradients."""
+    trains = STATE.live is not None and not STATE.backward_depth and threading.get_ident() == STATE.trainer
+    return trains and bool(sys.modules["torch"].is_grad_enabled())
 
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A wrapper's forward; FSDP2's hook is given the module and its arguments as such."""
     if not _wanted():
+        if MODES.unsure and _is_trained():
+            modes.look(_module_of(args), max(STATE.live[_STEP], 0))
         return
     began = cost.begin()
     wrapper, given = args[0], args[1:]
     found = _ranks(wrapper) if not INPUTS.told_replicas else None  # of thousands of ranks not at each look
     if found is not None and placement.is_alone(found[1]):
         return  # then it tells of no other rank, and the first module that is called does for it
-    if type(wrapper).__name__ == "FSDPState":
-        module, given, kwargs = args[1], args[2], args[3]
-    else:
-        module = wrapper
+    module = _module_of(args)
+    if module is not wrapper:
+        given, kwargs = args[2], args[3]
+    modes.look(module, max(STATE.live[_STEP], 0))
     if module.training:
         INPUTS.wrapped = True
         randomness.at_forward()
@@ -123,6 +144,10 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             INPUTS.told_replicas = _tell_replicas(wrapper, found)
         _look(module, given, kwargs)
     cost.count(began)
+
+
+def _module_of(args: tuple[Any, ...]) -> Any:
+    return args[1] if type(args[0]).__name__ == "FSDPState" else args[0]
 
 
 def _look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -209,6 +234,7 @@ def _first_call(module: Any, args: tuple[Any, ...]) -> None:
         began = cost.begin()
         _disarm()
         randomness.at_forward()
+        modes.look(module, max(STATE.live[_STEP], 0))
         _look(module, args, {})
         cost.count(began)
 
