@@ -17,11 +17,12 @@ import gc
 import os
 import sys
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 from diagd.probes import itself, marks, turns, whose
 from diagd.probes.box.layout import Live
+from diagd.probes.checkpoint_file import CheckpointFile
+from diagd.probes.checkpoint_names import NAMES, misnamed
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.marks import KNOWN
@@ -31,9 +32,6 @@ from diagd.probes.state import STATE
 from diagd.probes.whose import WHOSE
 
 PATIENCE = 3  # steps after loading in which the rest may be loaded too
-NAMES = 5  # that are shown
-MARKS = 64  # tensors by which a file's are known again
-DEPTH = 2  # of dictionaries in each other that are looked into
 _STEP = int(Live.STEP)
 
 _patches = Patches()
@@ -41,25 +39,11 @@ _joined: list[turns.Turn] = []
 _told: set[str] = set()
 
 
-class _File:
-    """A checkpoint that was read: what of a run's state it holds, and what of that has been taken."""
-
-    def __init__(self, path: str, own: bool) -> None:
-        self.path = path
-        self.own = own  # this run has written it
-        self.tensors: set[int] = set()  # where some of its tensors lie
-        self.moments = 0  # parameters for which it holds an optimizer's state
-        self.position: int | None = None  # of a learning-rate schedule
-        self.model_taken = self.optimizer_taken = self.schedule_taken = False
-        self.resumes = False  # an optimizer was given what was meant to be its state
-        self.steps_since = 0
-
-
 class _Resuming:
     """This process's."""
 
     def __init__(self) -> None:
-        self.file: _File | None = None  # the newest one that holds more than weights
+        self.file: CheckpointFile | None = None  # the newest one that holds more than weights
         self.took = 0  # the last step before which weights were loaded
         self.stepping: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that were in use before that was read
 
@@ -124,8 +108,8 @@ def _saving(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _saved(token: Any, result: Any) -> None:
     path, content = token
     step = OWN.wrote(path)
-    file = _File(path, True)
-    _look_through(content, file, DEPTH)
+    file = CheckpointFile(path, True)
+    file.look_through(content)
     if file.tensors or file.moments:
         _mark(path, step)
 
@@ -136,8 +120,8 @@ def _reading(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _read(path: str, content: Any) -> None:
     """Look through what a file holds; keeps no tensor alive."""
-    file = _File(path, OWN.has(path, path))
-    _look_through(content, file, DEPTH)
+    file = CheckpointFile(path, OWN.has(path, path))
+    file.look_through(content)
     if file.tensors and (file.moments or file.position is not None):
         RESUMING.file = file
     if file.tensors and file.own:
@@ -164,26 +148,6 @@ def reread(path: str, file: str) -> None:
     if OWN.reread(path, file):
         for turn in _joined:
             turn.wake()
-
-
-def _look_through(content: Any, file: _File, depth: int) -> None:
-    if isinstance(content, list | tuple):
-        content = dict(enumerate(content[:MARKS]))
-    if not isinstance(content, dict):
-        return
-    states, last = content.get("state"), content.get("last_epoch")
-    if isinstance(states, dict) and isinstance(content.get("param_groups"), list):
-        file.moments += sum(bool(kept) for kept in states.values())
-        return
-    if type(last) is int and "_step_count" in content:
-        file.position = max(last, file.position or 0)
-        return
-    for value in content.values():
-        if hasattr(type(value), "untyped_storage"):
-            if len(file.tensors) < MARKS:
-                file.tensors.add(value.data_ptr())
-        elif depth:
-            _look_through(value, file, depth - 1)
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -224,7 +188,7 @@ def found(path: str, file: str, moments: int) -> Any:
     Args:
         file: Of it, which is as old as it is.
     """
-    RESUMING.file = made = _File(path, OWN.has(path, file))
+    RESUMING.file = made = CheckpointFile(path, OWN.has(path, file))
     made.moments = moments
     return made
 
@@ -241,35 +205,6 @@ def tell_loaded(what: str) -> None:
     if "checkpoint/loaded" not in _told:
         _told.add("checkpoint/loaded")
         SIGNALS.fact("checkpoint/loaded", what)
-
-
-def misnamed(module: Any, given: Any, missing: list[str], unexpected: list[str]) -> str:
-    """In words, which tensors of a model were not loaded though they are there under longer or shorter names.
-
-    It must be more of them than were loaded: a new head beside an old one is no such case.
-    """
-    base = sys.modules["torch.nn"].Module  # not what a class of the script's makes of these methods
-    own = {**dict(base.named_parameters(module)), **dict(base.named_buffers(module))}
-    there = set(unexpected)
-    shorter = {end: (name, start) for name in unexpected for start, end in _ends(name)}
-    found: dict[tuple[str, str], list[str]] = {}
-    for name in missing:
-        longer = next(((end, start) for start, end in _ends(name) if end in there), None)
-        other, prefix = shorter.get(name) or longer or ("", "")
-        if name in own and tuple(own[name].shape) == tuple(getattr(given.get(other), "shape", ())):
-            found.setdefault((prefix, "file" if name in shorter else "model"), []).append(name)
-    (prefix, where), names = max(found.items(), key=lambda item: len(item[1]), default=(("", ""), []))
-    if len(names) < 2 or len(names) <= len(own) - len(missing):
-        return ""
-    return f"{len(names)} of {len(own)}|{prefix}|{where}|{','.join(names[:NAMES])}"
-
-
-def _ends(name: str) -> Iterator[tuple[str, str]]:
-    """Each way to part a dotted name into a prefix and the rest."""
-    at = name.find(".")
-    while at >= 0:
-        yield name[: at + 1], name[at + 1 :]
-        at = name.find(".", at + 1)
 
 
 def _optimizer_took(token: Any, result: Any) -> None:
