@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.detectors.scalars import signals
-from tests.detectors.states import job
+from tests.detectors.states import Job, job
 from tests.detectors.tensors import STEPS, Content, ledgers, only, own, same, training
 
 from diagd.daemon.detectors.differing import How, Parted
@@ -42,6 +42,32 @@ def test_one_replica_that_changes_alone_is_named_with_the_step_and_the_tensor() 
 
 def test_one_comparison_proves_nothing() -> None:
     assert not training({DDP: only(1, since=65)}).find()
+
+
+def dealt(*by_rank: tuple[int, Content]) -> Job:
+    """Weights each of which one rank alone steps."""
+    made = training({replace(PLAIN, name=f"Net.{n}.weight"): hold for n, (_, hold) in enumerate(by_rank)})
+    for number, (owner, _) in enumerate(by_rank):
+        (entry,) = (one for one in made.state.tensors.entries if one.name == f"Net.{number}.weight")
+        entry.infos = {rank: replace(info, owned=rank == owner) for rank, info in entry.infos.items()}
+    return made
+
+
+def test_of_weights_that_ranks_step_for_each_other_one_that_is_not_sent_is_told() -> None:
+    stays: Content = lambda rank, step: same(rank, step) if rank == 1 else 1000  # noqa: E731
+    found = dealt((0, same), (2, same), (1, stays)).finds()
+    assert (found.kind, found.causes[0].key, found.names) == ("divergence.parameter", "unsent", ("Net.2.weight",))
+    assert (found.ranks, found.severity) == ((1,), Severity.WARNING)
+
+
+@pytest.mark.parametrize("others", [
+    [(0, same)],  # a learner that its actors take from
+    [(0, own), (2, own)],  # each for itself
+    [(0, lambda rank, step: 7), (2, lambda rank, step: 7)],  # nothing is seen to be stepped
+])  # fmt: skip
+def test_weights_of_ranks_that_do_not_step_for_each_other_may_differ(others: list[tuple[int, Content]]) -> None:
+    stays: Content = lambda rank, step: same(rank, step) if rank == 0 else 1000  # noqa: E731
+    assert not dealt(*others, (0, stays)).find()
 
 
 def test_what_has_become_equal_again_is_over() -> None:

@@ -318,7 +318,7 @@ def falls_silent(
     zeros: int = 8, loss: float = 0.3, more: dict[str, Sequence[float]] | None = None, had: int = 12
 ) -> Job:  # fmt: skip
     """Two layers that had gradients at some samples, and then have none."""
-    made = run(1, grad_norm=[1.0] * had, loss=[loss] * (4 * (had + zeros)), **(more or {}))
+    made = run(1, **{"grad_norm": [1.0] * had, "loss": [loss] * (4 * (had + zeros)), **(more or {})})
     for name in ("Net.body.weight", "Net.head.weight"):
         norms(made, name, [*noisy([0.1] * had), *[0.0] * zeros])
     return made
@@ -338,6 +338,16 @@ def test_gradients_that_are_all_zero_since_a_step_are_told_with_what_may_be_why(
     (one,) = found(falls_silent(more=series))
     assert (one.kind, one.causes[0].key, one.step) == (kind, key, 49)
     assert ("any more" in one.summary) == ("scaler__scale" in series and kind == "precision.underflow")
+
+
+def test_a_loss_that_is_zero_at_once_takes_the_gradients_with_it() -> None:
+    there = noisy([0.3] * 48)
+    (one,) = found(falls_silent(more={"loss": [*there, *[0.0] * 32]}))
+    assert (one.kind, one.causes[0].key, one.step) == ("numerics.gradient_vanishing", "silenced", 49)
+    assert "the loss is too, which was" in one.summary
+    comes_down = [0.3 * 0.8**step for step in range(48)]  # as far as it goes: learned
+    for losses in (comes_down, [*there[:40], 0.0, *there[:7]], [*there[:47], 1e-3]):
+        assert found(falls_silent(more={"loss": [*losses, *[0.0] * 32]})) == []
 
 
 def test_gradients_that_are_zero_because_the_loss_is_or_only_for_a_while_or_in_parts_are_no_fault() -> None:

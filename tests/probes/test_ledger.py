@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from diagd.daemon.agent.ledgers import LedgerReader
-from diagd.probes import gradients, inventory, ledger, registered
+from diagd.probes import digest, gradients, inventory, ledger, registered
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import SUFFIX, Number
 from diagd.probes.box.writer import BoxWriter
@@ -312,6 +312,25 @@ def test_a_part_that_thaws_in_the_midst_of_a_run_is_followed_as_one_that_trains(
         for one in ledger.LEDGER.rows.due(step)
         if one is not row
     )
+
+
+@pytest.mark.usefixtures("world")
+def test_what_no_wrapper_makes_the_same_is_read_as_the_next_step_finds_it() -> None:
+    model = Shed()
+    optimizer: Any = torch.optim.SGD(model.wall.parameters(), lr=0.1)
+    for step in (1, 2, 3):
+        ledger._before(optimizer)
+        STATE.live[Live.STEP] = step
+        ledger._after(optimizer)
+        model.wall.weight.data.fill_(step)  # as what other ranks have made of it
+    writer = ledger.LEDGER.rows.writer
+    assert writer is not None
+    (row,) = (one for one in ledger.LEDGER.rows.all if one.name == "Shed.wall.weight")
+    reader = LedgerReader(writer.path, 0, 1)
+    told = {int(s[2]): int(s[3]) for s in reader._samples[: reader._number(Number.SAMPLES)] if s[1] == row.number}
+    assert set(told) == {0, 1, 2}  # that of the last is read when there is a next one
+    for step in (1, 2):
+        assert told[step] == digest.Pending([torch.full_like(model.wall.weight, step)]).bits()[0]
 
 
 @pytest.mark.usefixtures("world", "modules")

@@ -48,6 +48,7 @@ class _Ledger:
         self.rows = Rows()
         self.owners: dict[int, states.Owner] = {}  # of the parameters that are there, by their id
         self.gradients: dict[int, Row] = {}  # by the id of the parameter
+        self.late: tuple[list[Row], int] = [], 0  # what is to be read before the next step, and for which one
         self.pending: list[tuple[list[Row], int, digest.Pending]] = []
 
 
@@ -106,6 +107,7 @@ def _before(optimizer: Any) -> None:
     """What the optimizer is given; before the very first step also what the ranks begin with."""
     if LEDGER.off or not STATE.recording or _is_within(optimizer):
         return
+    _take_late()
     known = LEDGER.optimizers.get(id(optimizer))
     if known is None or known() is not optimizer:
         _meet(optimizer)
@@ -198,7 +200,20 @@ def _look_after(optimizer: Any) -> None:
     due = _due(step)
     if due or ledger.pending:
         _collect()
-        _take(due, step)
+        late = [] if ledger.within is not None else [row for row in due if row.late]
+        ledger.late = late, step
+        _take([row for row in due if not row.late] if late else due, step)
+
+
+def _take_late() -> None:
+    """What no wrapper makes the same: a script may do it after the step, by averaging weights or sending what it made.
+
+    So it is read as the next step finds it, and counts for the one before.
+    """
+    rows, step = LEDGER.late
+    if rows:
+        LEDGER.late = [], step
+        _take(rows, step)
 
 
 def _following(step: int) -> int:
@@ -211,7 +226,7 @@ def _next(step: int) -> int:
     ledger = LEDGER
     if ledger.off or ledger.rows.writer is None:
         return turns.NEVER
-    if ledger.pending or step < max(ledger.early_until, ledger.looked_at + 1):
+    if ledger.pending or ledger.late[0] or step < max(ledger.early_until, ledger.looked_at + 1):
         return step + 1
     anew = max(_again_at(), step) + 1 if REGISTERED.anew else turns.NEVER
     if ledger.alone:

@@ -7,6 +7,7 @@ from typing import Any
 from diagd.probes import gradients, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.ledger import BESIDE, Flag, LedgerWriter, Tensor
+from diagd.probes.placement import PLAIN
 from diagd.probes.state import STATE
 from diagd.probes.turns import NEVER
 
@@ -22,12 +23,13 @@ Told = inventory.Found | states.Owner
 class Row:
     """A tensor that is sampled, by where it is held."""
 
-    __slots__ = ("name", "number", "owned", "read", "shape")
+    __slots__ = ("late", "name", "number", "owned", "read", "shape")
 
     def __init__(
-        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool
+        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool, late: bool = False
     ) -> None:  # fmt: skip
         self.number = number
+        self.late = late  # read right before the next step: a script may still be giving it to the others
         self.owned = owned
         self.name = name
         self.read = read
@@ -67,7 +69,8 @@ class Rows:
             self.leave_out(key)
             STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
             return None
-        row = self._known[key] = Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED))
+        late = found.kind == layout.Kind.PARAMETER and found.placement is PLAIN
+        row = self._known[key] = Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED), late)
         if known is not None:
             self._retire(known)
         if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:

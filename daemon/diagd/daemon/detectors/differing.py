@@ -19,6 +19,7 @@ class How(StrEnum):
     NEVER = "never"  # different from the start, and nothing has made them equal
     UNREDUCED = "unreduced"  # equal until the first updates
     UPDATED = "updated"  # equal until the first updates, and these were made from equal gradients
+    UNSENT = "unsent"  # stepped by one rank, which does not send it to the others as it does with the rest
     CHANGED = "changed"  # equal for a while, then not
     # Of gradients:
     CLIPPED = "clipped"  # one is the other times a factor

@@ -36,6 +36,8 @@ _WHY = {
     " them is not reduced over the ranks",
     How.UPDATED: "they were equal before the first step and have parted with the first updates, though their gradients"
     " were equal when the optimizer stepped: what it makes of them differs, or something else writes to them",
+    How.UNSENT: "each is in the optimizer of one rank alone, as all weights of this model are, and what that rank makes"
+    " of it does not reach the others, as other weights do",
     How.CHANGED: "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all"
     " have made",
 }

@@ -93,7 +93,7 @@ def _is_declared(entry: Entry) -> bool:
 def _is_trained_for_others(weight: Entry, models: Models) -> bool:
     """Whether some ranks neither own it nor have a gradient for it: they are given it, as actors are by a learner."""
     without = {rank for rank, info in weight.infos.items() if not info.owned}
-    return bool(without) and without.isdisjoint(*(set(entry.infos) for entry in _gradients(weight, models)))
+    return bool(without) and all(without.isdisjoint(entry.infos) for entry in _gradients(weight, models))
 
 
 def _is_given_the_same(weight: Entry, models: Models) -> bool:

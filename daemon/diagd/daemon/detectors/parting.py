@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import meant, words
 from diagd.daemon.detectors.copies import copies_apart
+from diagd.daemon.detectors.dealt_out import is_not_sent
 from diagd.daemon.detectors.differing import SEEN_TWICE, How, Parted, how_it_parted, parted_now
 from diagd.daemon.detectors.meetings import together_until
 from diagd.daemon.detectors.models import Models, info_of
@@ -94,6 +95,8 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
         return parted_now(entry, kind, how, sure=True)
     if info.owned and how is How.NEVER and (apart := copies_apart(entry, models)) is not None:
         return apart
+    if not frozen and is_not_sent(state, entry, models):
+        return parted_now(entry, kind, How.UNSENT, sure=False)
     judge = meant.owned if info.owned else meant.left_alone
     if not judge(state, entry, how, models):
         return None

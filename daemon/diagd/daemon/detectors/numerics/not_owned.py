@@ -85,6 +85,8 @@ def forgotten(counts: Counts) -> Dead | None:
     if not sure and unowned > FEW * counts.last("owned")[-1]:
         return None
     names = counts.names("unowned")
+    if _step_elsewhere(counts, names):
+        return None
     text = (
         f"{unowned:.0f} parameters have gradients and are in no optimizer: {', '.join(names[:3])} stand still while the"
         f" rest of the model trains"
@@ -95,3 +97,10 @@ def forgotten(counts: Counts) -> Dead | None:
         names, counts.since("unowned"), 0.85,
         (f"{unowned:.0f} parameters with a gradient in no optimizer, unchanged between counts: {', '.join(names)}",),
     )  # fmt: skip
+
+
+def _step_elsewhere(counts: Counts, names: tuple[str, ...]) -> bool:
+    """Whether they are in the optimizer of another rank, where ranks step a part each."""
+    known = {name for one in counts.scene.state.tensors.entries if one.kind == "parameter" for name in (one.name,)
+             if any(info.owned for info in one.infos.values())}  # fmt: skip
+    return bool(names) and known.issuperset(name.rstrip("…") for name in names)
