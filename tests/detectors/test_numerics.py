@@ -609,6 +609,13 @@ def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> 
     assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
 
 
+def test_parameters_that_another_rank_steps_were_not_forgotten() -> None:
+    made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[2] * 5, strangers=[0] * 5, strangers_idle=[0] * 5)
+    made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.decoder.weight")
+    made.state.tensors.apply(ledgers({TensorInfo("Net.decoder.weight"): same}, [1]), 2)
+    assert found(made) == []
+
+
 @pytest.mark.parametrize(("fresh", "severity"), [(1, "warning"), (0, "info")])
 def test_parameters_in_a_plain_container_were_to_train_where_they_are_new(fresh: int, severity: str) -> None:
     made = counts(unlisted=[0, 2, 2, 2, 2], unlisted_fresh=[fresh] * 4, unowned=[2] * 5)
