@@ -106,6 +106,8 @@ def test_what_is_not_pyspys_is_said(text: str) -> None:
         ("/opt/diagd/probes/diagd/probes/collectives.py", False),
         ("/home/me/pytorch/torch/distributed/distributed_c10d.py", False),
         ("/home/me/torch/utils/data.py", True),
+        ("/home/me/libs/torch/autograd/graph.py", False),
+        ("/home/me/libs/torch/nn/modules/linear.py", False),
         ("<frozen runpy>", False),
         ("<string>", False),
         ("/lib/x86_64-linux-gnu/libc.so.6", False),
@@ -114,6 +116,15 @@ def test_what_is_not_pyspys_is_said(text: str) -> None:
 )
 def test_whose_a_file_is(file: str, user: bool) -> None:
     assert frames.is_user(file) is user
+
+
+def test_what_ranks_tell_to_be_installed_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_told", set())
+    assert frames.is_user("/data/deps/numpy/core.py")
+    frames.know(["/data/deps/", "relative/", "/data/without", 7, *(f"/many/{n}/" for n in range(99))])
+    assert not frames.is_user("/data/deps/numpy/core.py")
+    assert frames.is_user("/data/without/train.py")
+    assert len(frames._told) == frames.MOST
 
 
 def test_a_person_in_a_debugger_or_at_a_prompt_is_seen() -> None:

@@ -2,6 +2,8 @@
 
 import sys
 import sysconfig
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +34,21 @@ STDLIB = sysconfig.get_paths()["stdlib"]
 )
 def test_a_file_is_the_users_a_packages_or_below(file: str, kind: int) -> None:
     assert sites.kind_of_file(file) == kind
+
+
+@pytest.mark.parametrize(("beside", "installed"), [((), "torch/"), (("torch-2.13.0.dist-info",), "")])
+def test_torch_may_lie_anywhere_and_then_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...], installed: str
+) -> None:
+    """Alone, as on PYTHONPATH; or with all else, as `pip install --target` leaves it."""
+    for name in beside:
+        (tmp_path / name).mkdir()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__file__=f"{tmp_path}/torch/__init__.py"))
+    assert sites.installed_folders() == [f"{tmp_path}/{installed}"]
+    monkeypatch.setattr(sites, "_installed", tuple(sites.installed_folders()))
+    assert sites.kind_of_file(f"{tmp_path}/numpy/core.py") == (1 if beside else 2)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__file__="/v/lib/python3.11/site-packages/torch/_.py"))
+    assert sites.installed_folders() == []
 
 
 def called_from(file: str, function: str = "step") -> int:

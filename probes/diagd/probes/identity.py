@@ -5,7 +5,7 @@ import platform
 import sys
 from typing import Any
 
-from diagd.probes import start
+from diagd.probes import sites, start
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
 from diagd.probes.state import STATE
@@ -25,6 +25,8 @@ def write_identity(**facts: Any) -> None:
     _FACTS.update(_from_environment() if not _FACTS else {}, **facts)
     torch = sys.modules.get("torch")
     _FACTS["torch"] = str(getattr(torch, "__version__", ""))
+    if "installed" not in _FACTS and hasattr(torch, "__version__"):
+        _FACTS["installed"] = sites.installed_folders()
     _FACTS["probes"] = [name for name, probe in start.SWITCHES.items() if not probe.tripped]
     _FACTS["notes"] = list(STATE.notes)
     STATE.live[Live.PROBES_OFF] = STATE.off_bits

@@ -35,13 +35,35 @@ def _own_folders() -> tuple[str, ...]:
 _folders = _own_folders()
 
 
+def installed_folders() -> list[str]:
+    """Folders of what is installed, beside those that are called so: torch's own, and all that lies by its side there.
+
+    As after `pip install --target`, in a source build, or where PYTHONPATH leads to a folder of links.
+    """
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if not torch or any(part in torch for part in _PACKAGES):
+        return []
+    folder = os.path.dirname(torch)
+    beside = os.path.dirname(folder)
+    try:
+        is_target = any(name.startswith("torch-") and name.endswith(".dist-info") for name in os.listdir(beside))
+    except OSError:
+        is_target = False
+    return [os.path.join(beside if is_target else folder, "")]
+
+
+_installed = tuple(installed_folders())
+
+
 def kind_of_file(filename: str) -> int:
     """2 the user's own, 1 an installed package's, 0 torch's, the standard library's or diagd's."""
     if filename.startswith(_NOT_USER) or f"{os.sep}torch{os.sep}" in filename.rpartition("-packages")[2][:7]:
         return _BELOW
     if any(part in filename for part in _PACKAGES):
         return _BELOW if filename.startswith(_folders[3:]) else _PACKAGE
-    return _BELOW if filename.startswith(_folders) else _USER
+    if filename.startswith(_folders):
+        return _BELOW
+    return _PACKAGE if _installed and filename.startswith(_installed) else _USER
 
 
 def is_users(filename: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diagd.daemon.agent import frames
 from diagd.daemon.agent.procfs import Procfs, listed
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
@@ -62,6 +63,8 @@ class Box:
         found = self.reader.text(layout.IDENTITY)
         if isinstance(found, dict):
             self.identity, self.identity_version = found, version
+            installed = found.get("installed")
+            frames.know(installed if isinstance(installed, list) else ())
 
 
 class _Listing(NamedTuple):

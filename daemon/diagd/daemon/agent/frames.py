@@ -1,13 +1,18 @@
 """Whose code a frame is, and what in a stack belongs to the process that it was taken from."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from diagd.daemon.state.model import Frame
 
 _INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+t?/|/diagd/(probes|daemon|proto|cuda_ext)/|\.zip/")
-_TORCH_CHECKOUT = re.compile(r"/pytorch[^/]*/torch/")
+# Wherever it lies: a checkout, a folder on PYTHONPATH.
+_TORCH = re.compile(
+    r"/pytorch[^/]*/torch/|/torch/(_tensor\.py|_ops\.py|autograd/|distributed/|optim/|utils/data/|_dynamo/|_inductor/"
+    r"|nn/(modules|parallel|functional\.py))"
+)
 _NATIVE = re.compile(r"\.so(\.\d+)*$|/bin/python[\d.]*$")
+MOST = 64  # such folders on one node
 _DATA_LOADER = "torch/utils/data/_utils/worker.py"
 _DEBUGGERS = re.compile(r"(^|/)(pdb|bdb)\.py$|/(IPython/core/debugger|ipdb/|debugpy/|_pydevd_bundle/|pudb/)")
 _PROMPTS = re.compile(r"/(prompt_toolkit|IPython|ipykernel)/|(^|/)code\.py$")
@@ -19,7 +24,18 @@ def is_user(file: str) -> bool:
         ("<frozen", "<string>", "<diagd", "<attrs", "<eval_with_key>", "<__array_function__")
     ):
         return False
-    return not (_INSTALLED.search(file) or _TORCH_CHECKOUT.search(file) or _NATIVE.search(file))
+    if _told and file.startswith(tuple(_told)):
+        return False
+    return not (_INSTALLED.search(file) or _TORCH.search(file) or _NATIVE.search(file))
+
+
+_told: set[str] = set()
+
+
+def know(folders: Iterable[object]) -> None:
+    """What is installed in folders of other names, as ranks tell of theirs: absolute paths that end with a slash."""
+    told = (folder for folder in folders if isinstance(folder, str))
+    _told.update(folder for folder in told if len(_told) < MOST and folder.startswith("/") and folder.endswith("/"))
 
 
 def make(function: str, file: str, line: int) -> Frame:
