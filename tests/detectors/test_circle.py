@@ -370,3 +370,26 @@ def test_of_a_call_that_most_make_for_the_first_time_who_did_not_come_along_is_a
         met.waits(rank, seq=1, site=at("validate", line=65))
     met.waits(3, "ALLGATHER", seq=286, group="shards", site=at("forward", line=36))
     assert met.passes(2).finds().ranks == culprits
+
+
+@pytest.mark.parametrize(("sends", "said"), [((0, 2), True), ((0, 1, 2), False), ((2,), False)])
+def test_who_left_a_send_out_that_all_others_have_called_there_is_at_fault_and_not_who_waits_for_it(
+    sends: tuple[int, ...], said: bool
+) -> None:
+    """Around a ring of three; who has all that it waits for goes on to a collective that is new to all."""
+    around, after = at("around", line=13), at("done", line=14)
+    made = job(3).train(0, 1, 2).passes(2)
+    for rank in range(3):
+        met_s = made.now_s - 1.0
+        made.did(rank, "ALLREDUCE", at("step", line=9), seq=25, entered_s=met_s)
+        if rank in sends:
+            made.did(rank, "SEND", around, peer=(rank + 1) % 3, entered_s=met_s + 0.5)
+        if rank != 2:
+            made.did(rank, "RECV", around, peer=(rank - 1) % 3, entered_s=met_s + 0.6)
+    for rank in (0, 1):
+        made.waits(rank, "BARRIER", seq=26, site=after)
+    made.receives(2, peer=1, site=around)
+    found = next(one for one in made.passes(2).find() if one.kind == "hang.p2p_unmatched")
+    assert ("without the send or receive that all others have called there" in found.summary) == said
+    if said:
+        assert found.ranks == (1,)

@@ -140,6 +140,34 @@ def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     return tuple(sorted(found)) if len(found) < len(waits) else ()
 
 
+def left_one_out(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of these ranks those in a collective that left out the send, or receive, that someone waits for.
+
+    All others have called it at that line since the ranks met last, and these have called something there as well: in
+    an exchange that all take part in, as around a ring, it is not for the majority that has gone on to say who is odd.
+    """
+    found = set()
+    for rank, wait in waits.items():
+        partner = waits.get(wait.op.peer)
+        if wait.kind != "p2p" or wait.op.site is None or partner is None or partner.kind != "collective":
+            continue
+        wanted, line = RECV if wait.op.name == SEND else SEND, _line(wait.op.site)
+        called = {other: _called_at(detail, line) for other, detail in scene.state.details.items()}
+        counts = {other: names.count(wanted) for other, names in called.items() if names}
+        mine = counts.pop(partner.rank, None)
+        if mine is not None and rank in counts and len(counts) > 1 and mine < min(counts.values()):
+            found.add(partner.rank)
+    return tuple(sorted(found))
+
+
+def _called_at(detail: Detail, line: tuple[str, int]) -> list[str]:
+    """The sends and receives that it has called at a line since its last finished collective."""
+    met = max((op.returned_s or 0.0 for op in detail.history if not op.p2p), default=0.0)
+    ops = [op for op in (*detail.history, *detail.operations) if op.p2p and op.site is not None and op.entered_s >= met]
+    called = {(op.entered_s, op.name, op.peer): op.name for op in ops if op.site is not None and _line(op.site) == line}
+    return list(called.values())
+
+
 def has_done_its_share(scene: Scene, rank: int, name: str) -> bool:
     """Whether it has finished as many sends, or receives, since its last step as it usually does in one."""
     done, usual = _share(scene, rank, name)

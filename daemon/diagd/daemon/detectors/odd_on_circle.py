@@ -71,6 +71,10 @@ def _went_early(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int,
     return tuple(sorted(early)) if early == gone else ()
 
 
+def _left_out(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return history.left_one_out(scene, waits)
+
+
 def _is_left(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
     return left
 
@@ -93,10 +97,12 @@ _NOT_THERE = "not in the send or recv that others wait for"
 _NEW = "turned to a partner that it never sent to or received from before"
 _DONE = "turned to a partner that has done its sends and receives of this step with others"
 _EARLY = "gone to a collective with fewer sends or receives than in the steps before"
+_OUT = "gone on without the send or receive that all others have called there"
 _KEPT = "gone on with the same partners, while most ranks have turned to others"
 _WITHOUT = "gone on without a send that went before each receive until now"
 # What is known, who is at fault by that, and it in words of one rank and of several; empty: no more than the order.
 _RULES: tuple[tuple[Rule, str, str], ...] = (
+    (_left_out, f"has {_OUT}", f"have {_OUT}"),
     (_strayed, "", ""),
     (_to_a_stranger, f"has {_NEW}", f"have {_NEW}"),
     (_to_who_is_done, f"has {_DONE}", f"have {_DONE}"),
