@@ -243,3 +243,12 @@ def test_sizes_that_differ_where_one_rank_came_from_a_line_of_its_own_are_two_ca
     made.waits(0, "ALLGATHER", seq=7, site=loop, numel=64).waits(1, "ALLGATHER", seq=7, site=save, numel=2)
     found = made.passes(2).finds()
     assert (found.kind, found.causes[0].key) == (KIND, key)
+
+
+def test_a_tie_is_said_once_all_members_have_been_heard() -> None:
+    """The third was seen in the operation before, on its way here."""
+    made = job(3).train(0, 1, 2).passes(1)
+    made.waits(0, "BROADCAST", seq=5, root=0).waits(2, "BROADCAST", seq=5, root=1).waits(1, "ALLREDUCE", seq=4)
+    assert not [one for one in made.passes(2).find() if one.kind == "hang.collective_mismatch" and one.op_seq == 5]
+    (found,) = (one for one in made.passes(3).find() if one.kind == "hang.collective_mismatch" and one.op_seq == 5)
+    assert found.ranks == (0, 2)

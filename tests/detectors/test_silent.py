@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.detectors.states import Job, job
+from tests.detectors.states import Job, at, job
 
 
 def calls(made: Job, times: int, name: str = "ALLREDUCE", odd: int | None = 1, **argument: Any) -> Job:
@@ -29,6 +29,21 @@ def test_an_argument_that_differs_again_and_again_is_told_though_nothing_hangs(
 
 def test_one_difference_may_be_a_counter_read_in_the_wrong_moment() -> None:
     assert calls(job(3), 2, reduce_op="MAX").find() == ()
+
+
+@pytest.mark.parametrize(("line_after", "told"), [(50, True), (51, False)])
+def test_one_between_two_at_which_all_were_side_by_side_is_told_at_once(line_after: int, told: bool) -> None:
+    made = job(3)
+    for seq in (1, 2, 3):
+        for rank in range(3):
+            line = line_after if seq == 3 and rank == 1 else 50
+            reduce = "MAX" if seq == 2 and rank == 1 else "SUM"
+            made.issued(
+                rank, "ALLREDUCE", seq, returned_s=made.now_s, reduce_op=reduce, numel=12, site=at("step", line=line)
+            )
+    found = made.find()
+    assert [(one.kind, one.ranks, one.op_seq) for one in found] == [("hang.collective_mismatch", (1,), 2)] * told
+    assert all("as at" not in evidence.what for one in found for evidence in one.causes[0].evidence)
 
 
 def test_equal_operations_are_no_finding() -> None:

@@ -68,8 +68,11 @@ class DumpSummary:
             who = f"{rank.label} (pid {rank.pid}, " if rank.rank is not None else f"pid {rank.pid} ("
             lines.append(f"  {who}state {rank.state or 'gone'}): {', '.join(rank.parts)}")
             lines += [f"    no {part}: {why}" for part, why in rank.missing.items()]
-        if any((self.folder / "flight_recorder").glob("rank_*")):
-            lines += ["", f"For torch's own analysis: torchfrtrace --prefix rank_ {self.folder / 'flight_recorder'}"]
+        told = len(list((self.folder / "flight_recorder").glob("rank_*")))
+        if told:
+            partly = "--allow-incomplete-ranks " if told < count else ""
+            where = self.folder / "flight_recorder"
+            lines += ["", f"For torch's own analysis: torchfrtrace {partly}--prefix rank_ {where}"]
         return "\n".join(lines) + "\n"
 
 

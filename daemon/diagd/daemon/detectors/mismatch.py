@@ -22,17 +22,20 @@ def mismatches(scene: Scene) -> Iterator[Finding]:
             continue
         signatures = scene.ledger.signatures(group, seq, _members(here))
         ranked = classes(signatures) if len(signatures) > 1 else []
-        if len(ranked) > 1 and _vote_is_in(scene, here, signatures):
+        if len(ranked) > 1 and _vote_is_in(scene, here, signatures, tie=minority(ranked)[1]):
             yield _finding(scene, group, seq, ranked, differing(signatures))
 
 
-def _vote_is_in(scene: Scene, here: list[Wait], known: Collection[int]) -> bool:
-    """Whether the members of whom nothing is known here were waited for: who is in the minority hangs on them."""
-    missing = _members(here) - set(known)
-    unheard = [r for r in missing if not scene.graph.waits.get(r) or scene.state.status(r).gone]
-    if scene.state.from_dumps:  # no more will be heard
+def _vote_is_in(scene: Scene, here: list[Wait], known: Collection[int], *, tie: bool) -> bool:
+    """Whether the members of whom nothing is known here were waited for: who is in the minority hangs on them.
+
+    On a tie also those that wait elsewhere: one may have been seen on its way here.
+    """
+    if scene.state.from_dumps or scene.state.ended_s is not None:  # no more will be heard
         return True
-    return not unheard or scene.state.ended_s is not None or max(scene.age_s(w) for w in here) >= LATE_S
+    missing = _members(here) - set(known)
+    unheard = [r for r in missing if tie or not scene.graph.waits.get(r) or scene.state.status(r).gone]
+    return not unheard or max(scene.age_s(w) for w in here) >= LATE_S
 
 
 def _collective_waits(scene: Scene) -> list[Wait]:

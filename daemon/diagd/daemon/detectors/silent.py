@@ -13,7 +13,9 @@ from diagd.daemon.detectors.ledger import classes, differing, minority, signatur
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Operation
 
-SEEN_TIMES = 3  # places at which it must be seen: one could be two counters read in the wrong moment
+# Places at which it must be seen, as one could be two counters read in the wrong moment; unless the ranks were side by
+# side right before it and right after it.
+SEEN_TIMES = 3
 # An uneven gather is legal where the backend turns it into broadcasts.
 _UNEVEN = frozenset({"ALLGATHER", "REDUCE_SCATTER", "ALLGATHER_COALESCED", "REDUCE_SCATTER_COALESCED"})
 
@@ -23,19 +25,32 @@ Fault = tuple[str, tuple[int, ...], tuple[str, ...], str]  # group, culprits, fi
 def silent(scene: Scene) -> Iterator[Finding]:
     """One finding for each set of ranks that goes on calling an operation with other arguments than the rest."""
     seen: Counter[Fault] = Counter()
+    places_seen: Counter[Fault] = Counter()
     last: dict[Fault, dict[int, Operation]] = {}
-    for (group, _), ops in sorted(scene.ledger.probe.items()):
+    for (group, seq), ops in sorted(scene.ledger.probe.items()):
         done = {r: op for r, op in ops.items() if op.returned_s is not None and not op.failed}
         found = _disagreement(done)
         if found is not None:
             fault = (group, *found, next(iter(done.values())).name)
-            seen[fault] += 1
+            beside = all(
+                _are_alike(scene.ledger.probe.get((group, near), {}), set(done)) for near in (seq - 1, seq + 1)
+            )
+            seen[fault] += SEEN_TIMES if beside else 1
+            places_seen[fault] += 1
             last[fault] = done
     for fault, times in seen.items():
         if times >= SEEN_TIMES:
-            yield _finding(scene, fault, times, last[fault])
+            yield _finding(scene, fault, places_seen[fault], last[fault])
     if scene.state.from_dumps:
         yield from _in_dumps(scene)
+
+
+def _are_alike(ops: dict[int, Operation], ranks: set[int]) -> bool:
+    """Whether all these ranks have made the same call there, from the same line."""
+    if not ranks <= ops.keys():
+        return False
+    calls = {(signature(op), op.site.line if op.site is not None else None) for r, op in ops.items() if r in ranks}
+    return len(calls) == 1 and all(op.site is not None for op in ops.values())
 
 
 def _in_dumps(scene: Scene) -> Iterator[Finding]:
@@ -85,8 +100,9 @@ def _finding(scene: Scene, fault: Fault, times: int, ops: dict[int, Operation]) 
     by_rank = defaultdict(list)
     for rank in (*culprits[:2], *others[:2]):
         by_rank[_said(ops[rank], fields)].append(rank)
+    often = f", as at {times} places" if times > 1 else ""
     evidence = tuple(
-        Evidence(f"{words.op_text(ops[ranks[0]])} with {said}, as at {times} places", ops[ranks[0]].source, ranks[0])
+        Evidence(f"{words.op_text(ops[ranks[0]])} with {said}{often}", ops[ranks[0]].source, ranks[0])
         for said, ranks in by_rank.items()
     )
     cause = Cause("arguments", f"the ranks call the same operation with another {' and '.join(fields)}", 0.95,
