@@ -2,6 +2,7 @@
 
 from tests.detectors.states import IN_ALL_REDUCE, IN_BACKWARD, TORCH, TRAIN, Job, at, job
 
+from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.history import strayed_at
 from diagd.daemon.detectors.parted import parted
 from diagd.daemon.detectors.scene import scene_of
@@ -130,6 +131,34 @@ def test_ranks_that_all_stood_at_one_call_are_not_said_to_disagree() -> None:
     made = aborted("forward").passes(2)
     made.state.end(1, made.now_s)
     assert "hang.collective_mismatch" not in {f.kind for f in made.find()}
+
+
+def test_of_one_line_that_passes_backward_and_calls_who_called_as_never_before_is_blamed() -> None:
+    made = gathers(job(3), 12)
+    for rank in (0, 2):
+        made.stack(rank, IN_BACKWARD, TRAIN)
+        made.ranks[rank].detail = made.ranks[rank].detail.with_(backward_site=TRAIN)
+    made.waits(1, "ALLREDUCE", seq=13, site=TRAIN).wait_raises(1, "[gloo] reset")
+    made.dies(0, signal="SIGABRT").raises(2, "RuntimeError", "[gloo] Connection reset", IN_BACKWARD, TRAIN)
+    made.passes(2).state.end(1, made.now_s)
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("hang.collective_mismatch", (1,))
+    assert "ranks 0,2 in the backward pass at" in found.summary
+    assert "rank 1 in ALLREDUCE #13 of group 0 at" in found.summary
+
+
+def test_an_abort_in_a_backward_pass_out_of_which_others_fell_is_no_death_of_its_own() -> None:
+    """The last stack that was read of it is older than the pass."""
+    made = gathers(job(3), 12)
+    made.stack(0, TRAIN)
+    made.ranks[0].facts.phase = "backward"
+    made.dies(0, signal="SIGABRT")
+    for rank in (1, 2):
+        made.raises(rank, "RuntimeError", "[gloo] Connection reset", IN_BACKWARD, TRAIN)
+    made.passes(2)
+    assert first_deaths(scene_of(made.state)) == []
+    made.ranks[0].facts.phase = "forward"
+    assert [death.rank for death in first_deaths(scene_of(made.report().state))] == [0]
 
 
 def hooked(dtypes: dict[int, str], seen_from_start: bool = True, counted: bool = True) -> Job:

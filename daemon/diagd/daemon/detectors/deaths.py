@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagd.daemon.detectors.position import rests_in_communication
+from diagd.daemon.detectors.position import BACKEND_WORDS, rests_in_communication
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Exit
 
@@ -109,7 +109,7 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     if end.signal in ("SIGTERM", "SIGINT") and any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
         return ""  # its wait had broken already when the launcher ended it
     if end.signal:
-        inside = scene.graph.waits.get(detail.rank) or rests_in_communication(detail)
+        inside = scene.graph.waits.get(detail.rank) or rests_in_communication(detail) or _was_in_backward(scene, detail)
         aborted_in_wait = end.signal == "SIGABRT" and inside
         return "" if aborted_in_wait else "exit.killed"
     if end.code is None and not any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
@@ -119,6 +119,20 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
     if end.code == 0:
         return "exit.early" if dependents and _hurts(scene, dependents) else ""
     return "exit.error"
+
+
+def _was_in_backward(scene: Scene, detail: Detail) -> bool:
+    """Whether its backward pass had issued an operation that others then fell out of: its last stack is older."""
+    phases = scene.state.phases
+    in_pass = detail.rank < len(phases) and phases[detail.rank] in ("backward", "collective")
+    return in_pass and any(
+        _fell_from_network(other) for rank, other in scene.state.processes().items() if rank != detail.rank
+    )
+
+
+def _fell_from_network(detail: Detail) -> bool:
+    ending = detail.ending
+    return ending is not None and ending.raised and any(words in ending.message for words in BACKEND_WORDS)
 
 
 def _unseen(detail: Detail, missed: bool) -> str:

@@ -22,14 +22,17 @@ OFTEN = 8  # calls from one line, all of them in other groups, or the line tells
 SETTLED_S = 1.0  # after the first end, so that all that the ranks left behind has been read
 
 
+Place = tuple[str, int, bool]  # file, line, and whether a call from there was seen as no rank had made it there before
+
+
 def parted(scene: Scene) -> Iterator[Finding]:
     """Ranks that stood in different calls when all of them fell out of communication."""
     if not _broke_down(scene) or first_deaths(scene):
         return
     calls = {r: frame for r in scene.state.ranks() if (frame := _call(scene, r)) is not None}
-    by_place: dict[tuple[str, int], list[int]] = defaultdict(list)
+    by_place: dict[Place, list[int]] = defaultdict(list)
     for rank, frame in calls.items():
-        by_place[frame.file, frame.line].append(rank)
+        by_place[_place_of(scene, rank, frame)].append(rank)
     if len(by_place) > 1:
         yield _finding(scene, calls, by_place)
     elif (found := issued_otherwise(scene)) is not None:
@@ -61,6 +64,11 @@ def _call(scene: Scene, rank: int) -> Frame | None:
     return next((f for f in detail.ending.frames if f.user), None)
 
 
+def _place_of(scene: Scene, rank: int, call: Frame) -> Place:
+    """One line may hold both a backward pass and a call."""
+    return call.file, call.line, _called(scene, rank) is not None and _unusual(scene, rank, call)
+
+
 def _stood_s(scene: Scene, rank: int) -> float:
     """For how long the rank had been in its call when it fell out of it."""
     detail, wait = scene.state.detail(rank), scene.graph.wait(rank)
@@ -78,17 +86,18 @@ def _unusual(scene: Scene, rank: int, call: Frame) -> bool:
     """
     if not (_called(scene, rank) or _in_backward(scene.state.detail(rank))):
         return False
+    is_called = _called(scene, rank) is not None
     for detail in scene.state.details.values():
         known = [op.site for op in detail.history[:-1] if not op.failed and op.returned_s is not None]
-        sites = (*known, detail.backward_site)
+        sites = known if is_called else [*known, detail.backward_site]
         if any(site is not None and (site.file, site.line) == (call.file, call.line) for site in sites):
             return False
     return True
 
 
-def _at_new_places(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> list[int]:
+def _at_new_places(scene: Scene, calls: dict[int, Frame], by_place: dict[Place, list[int]]) -> list[int]:
     """The ranks in calls that no rank is known to have made before; what is known of one holds for its place."""
-    new = {(calls[r].file, calls[r].line) for r in calls if _unusual(scene, r, calls[r])}
+    new = {_place_of(scene, r, calls[r]) for r in calls if _unusual(scene, r, calls[r])}
     return sorted(r for place in new for r in by_place[place])
 
 
@@ -124,7 +133,7 @@ def _in_backward(detail: Detail) -> bool:
     return any("/torch/autograd/" in f.file for f in frames)
 
 
-def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, int], list[int]]) -> Finding:
+def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[Place, list[int]]) -> Finding:
     strange = _at_new_places(scene, calls, by_place)
     elsewhere = [] if strange else [r for r in sorted(calls) if _other_group(scene, r)]
     strange = strange or elsewhere
@@ -136,7 +145,7 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
     culprits = tuple(strange) if told else stayed or (fewest if voted else tuple(sorted(calls)))
     others = tuple(sorted(set(calls) - set(culprits)))
     sides = "; ".join(
-        f"{words.ranks_text(ranks)} in {words.place_text(calls[ranks[0]])}" for ranks in sorted(by_place.values())
+        f"{words.ranks_text(ranks)} in {_doing(scene, ranks[0], calls)}" for ranks in sorted(by_place.values())
     )
     text = f"communication broke down with the ranks in different calls: {sides}"
     if told:
@@ -160,6 +169,16 @@ def _finding(scene: Scene, calls: dict[int, Frame], by_place: dict[tuple[str, in
         summary=words.shortened(text + "."), causes=(cause,), step=scene.step(tuple(calls)), sure=True,
         locations=tuple(p for r in culprits for p in _places(scene, calls, r)), since_s=scene.state.now_s, key="parted",
     )  # fmt: skip
+
+
+def _doing(scene: Scene, rank: int, calls: dict[int, Frame]) -> str:
+    """The line, and what was called or issued from there where others stood in the same line."""
+    text, here = words.place_text(calls[rank]), calls[rank]
+    alike = [r for r, frame in calls.items() if (frame.file, frame.line) == (here.file, here.line)]
+    op = _called(scene, rank)
+    if len({_place_of(scene, r, here) for r in alike}) < 2:
+        return text
+    return f"{words.op_text(op)} at {text}" if op is not None else f"the backward pass at {text}"
 
 
 def _strayed(scene: Scene, rank: int) -> str:

@@ -225,9 +225,9 @@ _OWN_ERRORS = frozenset(
 OWN_SOCKET = ("failed to listen", "EADDRINUSE", "ddress already in use")  # of a store or listener of the rank's own
 _AT_ONCE_S = 0.05
 _ENDS = ("exception", "exit", "shutdown")
-_BACKEND_WORDS = ("gloo/transport", "[gloo", "NCCL", "ProcessGroup", "c10d")
+BACKEND_WORDS = ("gloo/transport", "[gloo", "NCCL", "ProcessGroup", "c10d")
 _NETWORK_WORDS = ("Connection closed by peer", "Connection reset", "Timed out", "Broken pipe")  # anyone's
-_SAID = (*_BACKEND_WORDS, *_NETWORK_WORDS, "onnection refused", "monitoredBarrier", "imeout", "imed out", "aborted")
+_SAID = (*BACKEND_WORDS, *_NETWORK_WORDS, "onnection refused", "monitoredBarrier", "imeout", "imed out", "aborted")
 
 
 def _raised_in_backend(detail: Detail) -> bool:
@@ -236,7 +236,7 @@ def _raised_in_backend(detail: Detail) -> bool:
     if ending is None or not ending.raised:
         return False
     inside = not ending.frames or _communicates(ending.frames[0])
-    said = (*_BACKEND_WORDS, *_NETWORK_WORDS) if inside else _BACKEND_WORDS
+    said = (*BACKEND_WORDS, *_NETWORK_WORDS) if inside else BACKEND_WORDS
     return any(word in ending.message for word in said)
 
 
