@@ -57,6 +57,29 @@ def test_several_slow_ranks_are_named_together() -> None:
     assert found.causes[0].text.startswith("its own work")
 
 
+@pytest.mark.parametrize("before", [8, 0])
+def test_most_ranks_are_slow_where_they_were_not_and_the_rest_are_as_ever(before: int) -> None:
+    """Where it was so from the beginning, it is the one that is quick."""
+
+    def own(rank: int, step: int) -> dict[str, float]:
+        return (
+            with_more(rank, "forward", 0.1 if (rank + step) % 2 else 0.105)(rank, step) if rank != 1 else usual(1, step)
+        )
+
+    training = Training(3)
+    if before:
+        training.goes(before)
+    found = [(one.kind, one.ranks) for one in training.goes(10, own).find()]
+    assert found == ([("slow.straggler", (0, 2))] if before else [])
+
+
+def test_most_ranks_are_not_slow_where_all_have_more_to_do() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        return with_more(rank, "forward", 0.04 if rank == 1 else 0.1)(rank, step)
+
+    assert not [one for one in Training(3).goes(8).goes(10, own).find() if one.ranks == (0, 2)]
+
+
 def test_a_rank_that_is_slow_in_bursts_is_named_and_said_to_be() -> None:
     found = Training(4).goes(8).goes(25, with_more(3, "forward", 0.6, every=30)).finds()
     assert (found.kind, found.ranks) == ("slow.straggler", (3,))

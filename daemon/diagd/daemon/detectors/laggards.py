@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import median
 
 from diagd.daemon.detectors.lateness import Lateness
-from diagd.daemon.detectors.slowness import Current
+from diagd.daemon.detectors.slowness import Current, is_slowed, own_s
 
 Holds = Callable[[Lateness, int], bool]
 
@@ -18,6 +18,7 @@ APART_PART = 0.85  # of the highest that so few meetings can give
 HALF_SHARE = 0.08  # in each half of the stretch, to be called steady
 LATE_A_STEP_S = 0.005  # shorter is the scheduler's
 NEAR = 0.5  # ranks that cost at least so much of what the worst one costs are slow with it
+MOSTLY, HARDLY = 0.5, 0.2  # of what steps take longer: the growth of a rank's own work that makes it, and that does not
 LEAST_BURSTS = 3
 BURST_SPAN_S = 8.0
 STILL_GAPS = 3.0  # it still comes in bursts where the last one is no longer ago than so many of the gaps between them
@@ -41,9 +42,27 @@ def _culprits(late: Lateness, steps: Current, holds: Holds) -> tuple[int, ...]:
     if late.share(worst) * step_s < LATE_A_STEP_S:
         return ()
     slow_ones = tuple(sorted(r for r, cost_s in late.cost_s.items() if cost_s >= NEAR * late.cost_s[worst]))
-    if 2 * len(slow_ones) > len(late.cost_s) or any(r not in steps.now for r in slow_ones):
+    if any(r not in steps.now for r in slow_ones):
+        return ()
+    if 2 * len(slow_ones) > len(late.cost_s) and not _slowed_alone(late, steps, slow_ones):
         return ()  # most of them are late: it is the others that are fast, or they are late by turns
     return slow_ones
+
+
+def _slowed_alone(late: Lateness, steps: Current, slow_ones: tuple[int, ...]) -> bool:
+    """Whether they take longer over work of their own than they did, which makes up what steps take longer, and nobody
+    else does."""
+    rest = [r for r in late.cost_s if r not in slow_ones]
+    if not rest or any(r not in steps.now or r not in steps.usual for r in late.cost_s):
+        return False
+    longer_s = min(steps.now[r].step_s - steps.usual[r].step_s for r in late.cost_s)
+    grown = {r: own_s(steps.now[r]) - own_s(steps.usual[r]) for r in late.cost_s}
+    slowed = all(is_slowed(steps.now[r], steps.usual[r]) for r in late.cost_s)
+    return (
+        slowed
+        and min(grown[r] for r in slow_ones) >= MOSTLY * longer_s
+        and max(grown[r] for r in rest) <= HARDLY * longer_s
+    )
 
 
 def steady(late: Lateness, rank: int) -> bool:
