@@ -167,6 +167,19 @@ def test_odd_entries_are_left_at_not_known(tmp_path: Path, odd: Any) -> None:
     assert faults(judged(save(tmp_path / "dumps", dumps))) == []
 
 
+@pytest.mark.parametrize(("entries", "why"), [
+    ("abc", "no list"),
+    (None, "no list"),
+    ([{"a": 1}], "none is one of the flight recorder's"),
+    ([call("all_reduce", 1) | {"process_group": 5}], "none is one of the flight recorder's"),
+    ([call("all_reduce", 1) | {"collective_seq_id": 10**30}], "none says its place"),
+])  # fmt: skip
+def test_a_dump_none_of_whose_entries_can_be_used_is_none(entries: Any, why: str) -> None:
+    dump = world([call("all_reduce", 1)])[0] | {"entries": entries}
+    with pytest.raises(NotADump, match=why):
+        parse(dump, 0, Path("trace_0"), 1.7e9)
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -185,6 +198,9 @@ def test_whatever_a_dumps_fields_hold_it_is_judged_or_refused(
 ) -> None:
     dumps = world([call("all_reduce", 1), call("all_reduce", 2, state="started") | of_entry], [call("all_reduce", 1)])
     dumps[1] |= of_dump
-    read_all = {rank: parse(said, rank, Path(f"trace_{rank}"), 1.7e9) for rank, said in dumps.items()}
+    try:
+        read_all = {rank: parse(said, rank, Path(f"trace_{rank}"), 1.7e9) for rank, said in dumps.items()}
+    except NotADump:
+        return
     state, _, _ = state_of(read_all, {}, job_id="d", hang_after_s=60.0)
     detect(state)

@@ -39,8 +39,7 @@ def test_several_stand_between_blanks() -> None:
     ("text", "reason"),
     [
         ("hang:rnk=3", "'rnk' is not known, hang takes rank, step; expected e.g. hang:rank=3,step=10"),
-        ("hang:rank=3", "step missing"),
-        ("hang", "rank and step missing"),
+        ("hang", "rank missing"),
         ("hagn:rank=3,step=1", "did you mean hang?"),
         ("freeze:rank=3,step=1", "known are hang, gil"),
         ("", "there is no fault ''"),
@@ -101,3 +100,8 @@ def test_no_text_makes_anything_but_a_fault_or_the_error(text: str) -> None:
     except FaultError:
         return
     assert parse(str(fault)) == fault
+
+
+@pytest.mark.parametrize(("text", "steps"), [("hang:rank=3", (10, 10)), ("slow:rank=1,factor=2", (10, 10**9))])
+def test_without_a_step_it_comes_once_the_job_is_on_its_way(text: str, steps: tuple[int, int]) -> None:
+    assert parse(text).steps == steps

@@ -2,8 +2,9 @@
 
     KIND:key=value,key=value…     such as hang:rank=3,step=10 or slow:rank=0,2-3,factor=2,step=20-60
 
-`rank` takes numbers and ranges, `step` one step (a range for what lasts; `20-` ends with the job). DIAGD_INJECT holds
-several faults with blanks between them. Ranks count from 0, training steps from 1.
+`rank` takes numbers and ranges, `step` one step (a range for what lasts; `20-` ends with the job); without it the fault
+comes with step 10, and what lasts does until the end. DIAGD_INJECT holds several faults with blanks between them. Ranks
+count from 0, training steps from 1.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from typing import NamedTuple
 
 MAX_RANK = 1_000_000
+USUAL_STEP = 10  # by then a job is on its way
 MAX_FACTOR = 1000.0
 _RANGE = re.compile(r"([0-9]{1,9})(?:(-)([0-9]{1,9})?)?")
 _FOREVER = 10**9
@@ -130,12 +132,12 @@ def _made(name: str, kind: Kind, values: dict[str, str]) -> Fault:
     for key in values:
         if key not in (*needed, *kind.optional):
             raise FaultError(f"{key!r} is not known, {name} takes {', '.join((*needed, *kind.optional))}")
-    if missing := [key for key in needed if key not in values]:
+    if missing := [key for key in needed if key not in values and key != "step"]:
         raise FaultError(f"{' and '.join(missing)} missing")
     return Fault(
         name,
         tuple(_span("rank", part, 0, MAX_RANK) for part in values["rank"].split(",")),
-        _steps(values["step"], lasts=kind.factor),
+        _steps(values.get("step", f"{USUAL_STEP}-" if kind.factor else str(USUAL_STEP)), lasts=kind.factor),
         _factor(values["factor"]) if kind.factor else 1.0,
         _code(values.get("code", "0")),
     )

@@ -92,12 +92,12 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
     """
     if not isinstance(found, dict) or not _PARTS & found.keys():
         raise NotADump(f"holds {_described(found)}, and no flight recorder's dump")
-    listed = found.get("entries")
-    entries = [
-        e
-        for e in (listed if isinstance(listed, list | tuple) else ())
-        if isinstance(e, dict) and e.get("profiling_name")
-    ]
+    listed = found.get("entries", ())
+    if not isinstance(listed, list | tuple):
+        raise NotADump(f"has {_described(listed)} for its entries, and no list")
+    entries = [e for e in listed if isinstance(e, dict) and e.get("profiling_name") and _is_sound(e)]
+    if listed and not entries:
+        raise NotADump(f"has {len(listed)} entries, and none is one of the flight recorder's")
     groups, descriptions = _groups(found.get("pg_config"))
     for pair in {tuple(map(str, pair)) for e in entries if isinstance(pair := e.get("process_group"), list | tuple)}:
         if len(pair) > 1:
@@ -105,12 +105,20 @@ def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
     # A collective without its place meets nothing, nor does a send whose partner is in a group of unknown ranks.
     named = {*groups, *(name for name, description in descriptions.items() if description in DEFAULT)}
     done = [op for op in operations(entries, groups) if (op.group in named if op.p2p else op.seq > 0)]
+    if entries and not done and not any(op.p2p for op in operations(entries, groups)):
+        raise NotADump(f"has {len(entries)} entries, and none says its place in its group's order")
     return RankDump(
         rank=rank, path=path, taken_s=taken_s, table=table_of(done), version=str(found.get("version") or ""),
         backend=_backend(entries), groups=groups, descriptions=descriptions, sizes=_sizes(entries, groups),
         enqueued=_enqueued(found.get("pg_status"), done),
         first_record=min((whole(entry.get("record_id")) for entry in entries), default=0),
     )  # fmt: skip
+
+
+def _is_sound(entry: dict[str, Any]) -> bool:
+    """Whether its group and its sizes are of the forms that the recorder writes, or left out."""
+    group, sizes = entry.get("process_group"), entry.get("input_sizes")
+    return (group is None or isinstance(group, list | tuple)) and (sizes is None or isinstance(sizes, list | tuple))
 
 
 def _described(found: object) -> str:
