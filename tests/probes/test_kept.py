@@ -175,3 +175,15 @@ def test_other_lines_and_the_steps_of_other_optimizers_are_no_micro_batches() ->
     watch.after_backward()
     other.after_step(optimizer, 9)
     assert micro_steps(watch, optimizer, cleared=True, sites=(LINE,)) == 0.0
+
+
+def test_the_number_of_passes_is_told_when_it_changes() -> None:
+    watch, optimizer, told = Kept(), Optimizer(3), []
+    watch.after_step(optimizer, 1)
+    for number, passes in enumerate([1, 1, 4, 4, 1], 2):
+        for _ in range(passes):
+            watch.before_backward(number)
+            watch.after_backward()
+        told.append(watch.passes())
+        watch.after_step(optimizer, number)
+    assert told == [1, 0, 4, 0, 1]

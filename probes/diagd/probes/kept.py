@@ -40,6 +40,7 @@ class Kept:
         self._watched: list[tuple[Place, int, int]] = []  # parameter, its gradient's id and version
         self._cleared = True
         self._passes = 0
+        self._told_passes = 0
         self._gathered = 0  # passes whose gradients are there, since the last step
         self._step = 0  # what the optimizer left in it is watched
         self._left: _Left | None = None  # by the last pass
@@ -98,6 +99,13 @@ class Kept:
             return None
         given = [number for _, number, _ in _all_now(self._places)]
         return self.discarded / self._passes if self._left is not None and given == self._left.gradients else 0.0
+
+    def passes(self) -> int:
+        """The step's backward passes, where that is another number than at the last step that was asked of; else 0."""
+        if self._passes in (0, self._told_passes):
+            return 0
+        self._told_passes = self._passes
+        return self._passes
 
     def before_step(self) -> float | None:
         """1 where the gradients of the step before are still in those of this one, 0 where not; None where unknown."""

@@ -125,6 +125,8 @@ def _before(optimizer: Any) -> None:
         SIGNALS.record(f"gradients/kept{one.suffix}", kept, step)
     if (discarded := one.kept.discards()) is not None:
         SIGNALS.record("gradients/discarded", discarded, step)
+    if not one.suffix and (passes := one.kept.passes()):
+        SIGNALS.record("gradients/passes", passes, step)
     if step <= EVERY_STEP or step % max(one.every, BUDGET.stride) == 0:
         began = time.thread_time_ns()
         with later.unseen(torch):

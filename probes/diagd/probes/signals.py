@@ -12,6 +12,7 @@ Names, each with the unit that the script computes in:
     clip_norm               what clipping returned, the norm before it; clip_norm/limit what it was told to clip to
     gradients/kept          1 where the gradients of the step before were not cleared; @1, …: of later optimizers
     gradients/discarded     part of the backward passes of a step with several, whose gradients were cleared unused
+    gradients/passes        backward passes in a step, where it is another number than before
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor

@@ -18,6 +18,7 @@ from diagd.daemon.detectors.numerics import (
     silenced,
     spoilt,
     starved,
+    undivided,
     unstepped,
     vanishing,
 )
@@ -30,6 +31,7 @@ NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     kept.accumulation,
     kept.discarded,
     kept.stepped_between,
+    undivided.undivided,
     vanishing.vanishing,
     saturated.saturated,
     ceased.ceased,
