@@ -180,6 +180,15 @@ def test_a_dump_none_of_whose_entries_can_be_used_is_none(entries: Any, why: str
         parse(dump, 0, Path("trace_0"), 1.7e9)
 
 
+def test_of_a_file_without_a_rank_in_its_name_that_is_none_it_is_said_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "evil").write_bytes(pickle.dumps(os.mkdir))
+    (tmp_path / "notes").write_text("nothing of the kind")
+    (tmp_path / "snapshot").write_bytes(pickle.dumps(world([call("all_reduce", 1)])[0]))
+    for name, why in (("evil", "refused"), ("notes", "neither|no "), ("snapshot", "no rank in its name")):
+        with pytest.raises(NotADump, match=why):
+            read(tmp_path / name)
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

@@ -18,6 +18,7 @@ MAX_BYTES = 1 << 30  # of one rank: 2,000 entries with stacks take about 1 MB
 MAX_RANKS = 1 << 17
 DEFAULT = ("default_pg", "default")  # how torch describes the group that init_process_group makes
 _SAMPLE = 100  # entries
+_TOO_DEEP = "is nested too deeply for a dump"
 _RANK = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _ENDINGS = frozenset({".json", ".pickle", ".pkl", ".bin", ".dump", ".trace", ".txt"})
@@ -72,16 +73,29 @@ def read(path: Path) -> RankDump:
     Raises:
         NotADump: It is none, or cannot be read; the message says why.
     """
-    rank = rank_in(path.name)
+    try:
+        rank = rank_in(path.name)
+    except NotADump:
+        _content(path)  # of a file that is none at all, what it is says more than how it is called
+        raise
+    found, written_s = _content(path)
+    try:
+        return parse(found, rank, path, written_s)
+    except RecursionError as exc:
+        raise NotADump(_TOO_DEEP) from exc
+
+
+def _content(path: Path) -> tuple[object, float]:
+    """The file's value, and when it was written."""
     try:
         stat = path.stat()
         if stat.st_size > MAX_BYTES:
             raise NotADump(f"has {stat.st_size >> 20} MiB, too much for one rank's dump")
-        return parse(load(path.read_bytes()), rank, path, stat.st_mtime)
+        return load(path.read_bytes()), stat.st_mtime
     except OSError as exc:
         raise NotADump(f"cannot be read: {exc.strerror or exc}") from exc
     except RecursionError as exc:
-        raise NotADump("is nested too deeply for a dump") from exc
+        raise NotADump(_TOO_DEEP) from exc
 
 
 def parse(found: object, rank: int, path: Path, taken_s: float) -> RankDump:
