@@ -609,6 +609,20 @@ def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> 
     assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
 
 
+@pytest.mark.parametrize(
+    ("loss", "loaded", "told"), [(9.0, "not known", True), (1.0, "not known", False), (9.0, "", False)]
+)
+def test_a_norm_in_logs_that_leaves_its_range_counts_where_the_loss_is_worse(
+    loss: float, loaded: str, told: bool
+) -> None:
+    """It may be the one before clipping, which alone is no harm."""
+    made = run(1, grad_norm=[*noisy([1.0] * 60), *[1e6] * 40], clip_norm=[*noisy([1.0] * 60), *[1e6] * 40],
+               loss=[*noisy([1.0] * 60), *noisy([loss] * 40)])  # fmt: skip
+    if loaded:
+        made.state.signals.put_fact(0, "loaded", 0, loaded)
+    assert ("numerics.gradient_explosion" in {one.kind for one in found(made)}) == told
+
+
 def test_parameters_that_another_rank_steps_were_not_forgotten() -> None:
     made = counts(unowned=[0, 2, 2, 2, 2], unowned_behind=[2] * 5, strangers=[0] * 5, strangers_idle=[0] * 5)
     made.state.signals.put_fact(0, "parameters/unowned", 32, "Net.decoder.weight")

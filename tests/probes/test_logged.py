@@ -190,3 +190,22 @@ def test_a_forked_child_begins_anew(recording: BoxWriter, tmp_path: Path) -> Non
     logged.forget()
     put("loss", 0.5, step=3)
     assert samples(recording, "loss") == [(3, 0.5), (3, 0.5)]
+
+
+class Bar:
+    def set_postfix(self, ordered_dict: Any = None, refresh: bool = True, **kwargs: Any) -> None:
+        self.shown = (ordered_dict, refresh, kwargs)
+
+
+def test_what_a_progress_bar_is_given_is_taken_from_the_call_and_what_was_made_text_as_if_printed(
+    recording: BoxWriter, loggers_on: Probe
+) -> None:
+    loggers.install(loggers_on, module("tqdm.std", tqdm=Bar))
+    recording.live[Live.STEP] = 6
+    bar = Bar()
+    bar.set_postfix({"loss": 0.25, "note": "warm"}, False, kl="0.031", lr=1e-3)
+    assert bar.shown == ({"loss": 0.25, "note": "warm"}, False, {"kl": "0.031", "lr": 1e-3})
+    assert [samples(recording, name) for name in ("loss", "kl", "lr")] == [[(6, 0.25)], [(6, 0.031)], [(6, 1e-3)]]
+    assert told(recording).fact(0, "logged/kl") == (6, "decimals 3")
+    assert samples(recording, "note") == []
+    bar.set_postfix(refresh=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diagd.daemon.state.scalars import SignalNews
-from diagd.daemon.state.signals import BEGIN_OF, KEPT, LEAST_KEPT, MEMORY, SignalBook
+from diagd.daemon.state.signals import BEGIN_OF, KEPT, LEAST_KEPT, MEMORY, Series, SignalBook
 
 NEWS = SignalNews(
     1, 10, 0, ("loss", "lr/0", "loss/dtype", "float32"), [0, 1, 0], [1, 1, 2], [3.0, 0.1, 2.0], ((2, 1, 3),)
@@ -65,6 +65,22 @@ def test_a_long_series_keeps_what_is_recent_whole_and_what_is_old_thinly() -> No
     assert (gaps[-KEPT // 4 :] == 1).all()
     assert (np.diff(gaps) <= 0).mean() > 0.99
     assert (series.values == series.steps).all()
+
+
+def test_the_step_from_which_on_a_series_is_not_finite_outlasts_all_thinning() -> None:
+    for at in (777, 1001, 30_003):
+        series = Series(256)
+        for begin in range(0, 60_000, 30):
+            steps = range(begin, begin + 30)
+            series.add(steps, [float("nan") if step >= at else 1.0 for step in steps])
+        assert len(series) <= 256
+        assert int(series.steps[np.isnan(series.values)][0]) == at
+
+
+def test_a_series_that_is_not_finite_at_every_second_step_is_thinned_like_any_other() -> None:
+    series = Series(256)
+    series.add(range(10_000), [float("nan") if step % 2 else 1.0 for step in range(10_000)])
+    assert len(series) <= 256
 
 
 def test_more_than_a_series_holds_at_once_is_taken_too() -> None:

@@ -1,10 +1,12 @@
-"""What the script hands to its loggers (TensorBoard, wandb, MLflow, Lightning, transformers) and to log_metrics."""
+"""What the script hands to its loggers (TensorBoard, wandb, MLflow, Lightning, transformers, bars) and to log_metrics."""
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from diagd.probes import logged, start
+from diagd.probes.box.metric_text import Value
 from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.registry import CONNECTOR
 from diagd.probes.state import STATE
@@ -110,6 +112,22 @@ def _batch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
     return {str(one.key): one.value for one in metrics}, getattr(metrics[0], "step", None), True
 
 
+def _postfix(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    """tqdm.set_postfix(ordered_dict=None, refresh=True, **kwargs); what the script has made text of is as if printed.
+
+    A bar that was made before the process was known to be a rank writes past what reads the streams.
+    """
+    values = dict(_argument(args, {}, 1, "") or kwargs.get("ordered_dict") or {})
+    values.update((name, value) for name, value in kwargs.items() if name not in ("ordered_dict", "refresh"))
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    printed = [Value(name, float(text), len(text.partition(".")[2])) for name, text in texts.items()
+               if _PLAIN.fullmatch(text)]  # fmt: skip
+    if printed:
+        logged.LOGGED.put(printed, None, logged.TEXT)
+    return {name: value for name, value in values.items() if name not in texts}, None, False
+
+
+_PLAIN = re.compile(r"[-+]?\d{1,15}(\.\d{1,15})?|[-+]?(nan|inf)", re.IGNORECASE)
 _WRITER = (("SummaryWriter", "add_scalar", _scalar), ("SummaryWriter", "add_scalars", _scalars))
 _LIGHTNING = (("_LoggerConnector", "log_metrics", _given("metrics", False)),)
 # By the registry's modules.
@@ -121,5 +139,6 @@ _METHODS: dict[str, tuple[tuple[str, str, Taker], ...]] = {
     f"lightning.pytorch.{CONNECTOR}": _LIGHTNING,
     f"pytorch_lightning.{CONNECTOR}": _LIGHTNING,
     "transformers.trainer": (("Trainer", "log", _of_trainer),),
+    "tqdm.std": (("tqdm", "set_postfix", _postfix),),
     "accelerate.accelerator": (("Accelerator", "log", _given("values", False)),),
 }

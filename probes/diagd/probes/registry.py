@@ -28,6 +28,7 @@ LOGGERS = (
     f"lightning.pytorch.{CONNECTOR}",
     f"pytorch_lightning.{CONNECTOR}",
     "transformers.trainer",
+    "tqdm.std",
     "accelerate.accelerator",
 )
 

@@ -166,7 +166,7 @@ class JobState:
     def _note_memory(self, fact: Facts) -> None:
         """What the agent sees of its memory stands beside what the rank itself tells of it."""
         for name, value in fact.extra.items():
-            if name.startswith(MEMORY):
+            if name.startswith(MEMORY) and (value > 0 or name != f"{MEMORY}rss"):  # of a process that has ended
                 self.signals.put(fact.rank, name, [max(fact.step, 0)], [value])
 
     def _note_signs(self, fact: Facts, now_s: float, fresh: bool) -> None:

@@ -12,6 +12,7 @@ Floats = NDArray[np.float64]
 
 KEPT = 4096  # samples of a series
 BEGIN_OF = 32  # so great a part is the run's beginning, which stays whole: rules compare with it
+TURNS_OF = 16  # and of its older half at most so great a part may be where it ceased to be finite
 KEPT_OF_PARAMETER = 512  # and where there is one for each parameter
 PER_PARAMETER = ("grad_norm/", "param_norm/", "update_norm/")
 _FIRST_SIZE = 64
@@ -81,9 +82,18 @@ class Series:
 
     def _thin(self) -> None:
         begin, half = self.kept // BEGIN_OF, self._count // 2
-        keep = np.concatenate([np.arange(begin), np.arange(begin, half, 2), np.arange(half, self._count)])
+        kept = np.zeros(self._count, np.bool_)
+        kept[:begin] = kept[begin:half:2] = kept[half:] = True
+        kept[self._turns(half)] = True
+        keep = np.flatnonzero(kept)
         self._count = len(keep)
         self._steps[: self._count], self._values[: self._count] = self._steps[keep], self._values[keep]
+
+    def _turns(self, until: int) -> Ints:
+        """The first samples that are not finite after some that are: since when that is so must not be lost."""
+        odd = ~np.isfinite(self._values[:until])
+        found = np.flatnonzero(odd[1:] & ~odd[:-1]) + 1
+        return found[: until // TURNS_OF]
 
 
 class SignalBook:

@@ -21,6 +21,7 @@ LEAST = 10.0
 WIDTH = 5  # samples of the median that stands for the level: one spike is none
 START = 24  # samples that show what the run began with
 LEAST_SAMPLES = 12
+WORSE = 2.0  # times the loss at first
 
 
 def explosions(scene: Scene) -> Iterator[Finding]:
@@ -29,7 +30,7 @@ def explosions(scene: Scene) -> Iterator[Finding]:
     for rank in scene.state.signals.ranks("grad_norm"):
         curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
         one = exploded(curve) or (adds_up(curve) if kept_since(scene, rank) is not None else None)
-        if one is not None and not _is_clipped(scene, rank, one[0]):
+        if one is not None and (not _is_clipped(scene, rank, one[0]) or _harms_in_logs(scene, rank)):
             found[rank] = one
     if found:
         yield _finding(scene, found)
@@ -70,6 +71,15 @@ def _is_clipped(scene: Scene, rank: int, step: int) -> bool:
     """Whether the script clips: what the optimizer is given is then what it wants."""
     series = scene.state.signals.series(rank, "clip_norm")
     return series is not None and len(series) > 0 and int(series.steps[-1]) >= step
+
+
+def _harms_in_logs(scene: Scene, rank: int) -> bool:
+    """Whether the loss is worse than at first, where nothing but logs is known: a norm may be that before clipping."""
+    fact = scene.state.signals.fact(rank, "loaded")
+    losses = curve_of(scene.state.signals.series(rank, "loss"))
+    if fact is None or fact[1] != "not known" or len(losses.values) < START:
+        return False
+    return float(np.median(losses.values[-WIDTH:])) > WORSE * max(losses.begin(), 0.0)
 
 
 def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Finding:
