@@ -329,3 +329,28 @@ def test_where_lines_say_their_epoch_and_no_step_that_is_the_step(
     log.write_text("".join(f"INFO epoch {n}: train_loss=0.5 val_loss={1 + n / 8}\n" for n in epochs))
     series, _ = only(log)
     assert [step for step, _ in series[0, 0, "val_loss"]] == steps
+
+
+def test_of_a_small_compressed_log_that_is_cut_off_all_before_that_is_read(tmp_path: Path) -> None:
+    text = "".join(f"step {step} loss={1 / (step + 1):.6f}\n" for step in range(400))
+    whole = gzip.compress(text.encode())
+    (tmp_path / "a.log.gz").write_bytes(whole[: len(whole) * 3 // 4])
+    found, notes = only(tmp_path / "a.log.gz")
+    assert [Path(name).name for name in notes.broken] == ["a.log.gz"]
+    assert len(found[0, 0, "loss"]) > 200
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.5])
+def test_of_a_trainers_state_that_is_cut_off_the_whole_records_are_read(tmp_path: Path, keep: float) -> None:
+    state = {
+        "epoch": 2,
+        "log_history": [{"loss": 3 / (step + 1), "step": step} for step in range(100)],
+        "max_steps": 100,
+    }
+    text = json.dumps(state, indent=2)
+    (tmp_path / "trainer_state.json").write_text(text[: int(keep * len(text))])
+    found, notes = only(tmp_path / "trainer_state.json")
+    steps = [step for step, _ in found[0, 0, "loss"]]
+    assert steps == list(range(len(steps)))
+    assert 0.8 * keep * 100 < len(steps) < 100
+    assert "cut off or damaged after" in next(iter(notes.broken.values()))

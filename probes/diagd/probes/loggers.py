@@ -1,4 +1,4 @@
-"""What the script hands to its loggers (TensorBoard, wandb, MLflow, Lightning, transformers, bars) and to log_metrics."""
+"""What the script hands to loggers (TensorBoard, wandb, MLflow, Lightning, transformers, tqdm), or to log_metrics."""
 
 import re
 import threading

@@ -142,17 +142,19 @@ def _decoded(source: Source) -> Iterator[Piece]:
 
 def _parts(file: BinaryIO, cut: list[str]) -> Iterator[bytes]:
     """A file piece by piece; of what is compressed, all before the place where it is cut off or damaged."""
-    data = b""
+    parts: list[bytes] = []
+    size = 0
     try:
-        while more := file.read(_PART_BYTES):
-            data += more
-            if len(data) >= PIECE_BYTES:
-                yield data
-                data = b""
+        while more := file.read1(_PART_BYTES):  # type: ignore[attr-defined]  # read() loses what it has got so far
+            parts.append(more)
+            size += len(more)
+            if size >= PIECE_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
     except _SPOILT as error:
         cut.append("cut off" if isinstance(error, EOFError) else "damaged from here on")
-    if data:
-        yield data
+    if parts:
+        yield b"".join(parts)
 
 
 def _header(source: Source) -> tuple[list[str], str]:
