@@ -357,7 +357,7 @@ def test_a_part_that_is_added_in_the_midst_of_a_run_is_followed() -> None:
     assert taken[:3] == [39, 40, 41]  # before its first step as well: what it begins with
     model.wall.register_buffer("later", torch.ones(4))  # too early to look again, which is then waited for
     assert ledger._following(59) <= 39 + 64 + 1
-    ledger.LEDGER.alone = True  # where it waits for nothing else
+    ledger.LEDGER.alone, ledger.LEDGER.late = True, ([], 0)  # where it waits for nothing else
     assert ledger._following(59) == 39 + 64 + 1
 
 

@@ -200,7 +200,7 @@ def _look_after(optimizer: Any) -> None:
     due = _due(step)
     if due or ledger.pending:
         _collect()
-        late = [] if ledger.within is not None else [row for row in due if row.late]
+        late = [] if ledger.within is not None or ledger.alone else [row for row in due if row.late]
         ledger.late = late, step
         _take([row for row in due if not row.late] if late else due, step)
 
