@@ -242,6 +242,19 @@ def test_a_dump_that_fails_does_not_keep_the_job_from_being_ended(job: Superviso
     assert job.end(86)["incidents"][0]["dump"] is None
 
 
+def test_where_the_folder_takes_no_report_what_it_would_say_is_left_in_the_run_directory(
+    job: Supervisor, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    job.start(report_dir=tmp_path / "file" / "report")
+    wait_for(lambda: job.observer.looks > 2)
+    job.tell({"exited": {"code": 3}})
+    job.close(lambda: job.message("done"))
+    left = json.loads((job.run_dir / "report.json").read_text(encoding="utf-8"))
+    assert (left["job"]["exit_code"], len(left["ranks"])) == (3, 2)
+    assert sum("cannot be written" in line for line in job.said) == 1
+
+
 def test_the_supervisors_death_ends_the_watch_with_a_report(job: Supervisor) -> None:
     job.start()
     wait_for(lambda: job.observer.looks > 2)

@@ -270,12 +270,15 @@ def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, qui
     if plan.place is None:
         return
     written = folder is None or folder.has_new_report()
-    report = read_report(plan.report_dir) if plan.report_dir and written else None
+    unwritten = read_report(plan.place.path)  # where the folder took none: a full disk
+    report = unwritten or (read_report(plan.report_dir) if plan.report_dir and written else None)
     if report is not None:
         lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
         if not report["ranks"] and (reason := _kept_out(plan)):
             lines.append(f"Not watched: {reason}.")
-        if plan.report_dir and (folder is not None or report["incidents"]):
+        if unwritten is not None:
+            lines.append(f"The report in {shown_path(plan.report_dir or plan.place.path)} could not be written whole.")
+        elif plan.report_dir and (folder is not None or report["incidents"]):
             lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
     else:
         lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]

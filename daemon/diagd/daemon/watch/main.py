@@ -242,6 +242,11 @@ class Watch:
             if not self._report_failed:
                 self.announcer.say(f"diagd: the report cannot be written to {folder}: {exc}")
             self._report_failed = True
+            with suppress(OSError):  # the summary at the end is read from it
+                write_report(self._options.run_dir, report)
+        else:
+            if self._report_failed:
+                (self._options.run_dir / "report.json").unlink(missing_ok=True)
 
     def _finish(self, exit_code: int | None, ended: bool) -> None:
         """The last looks, the last verdict, the last report."""
