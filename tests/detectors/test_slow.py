@@ -73,6 +73,14 @@ def test_most_ranks_are_slow_where_they_were_not_and_the_rest_are_as_ever(before
     assert found == ([("slow.straggler", (0, 2))] if before else [])
 
 
+def test_most_ranks_are_not_slow_where_nothing_of_their_own_has_grown() -> None:
+    def own(rank: int, step: int) -> dict[str, float]:
+        more = with_more(rank, "backward", 0.1 if (rank + step) % 2 else 0.105)  # in which they may wait
+        return usual(rank, step) if rank == 1 else more(rank, step)
+
+    assert not [one for one in Training(3).goes(8).goes(10, own).find() if one.ranks == (0, 2)]
+
+
 def test_most_ranks_are_not_slow_where_all_have_more_to_do() -> None:
     def own(rank: int, step: int) -> dict[str, float]:
         return with_more(rank, "forward", 0.04 if rank == 1 else 0.1)(rank, step)

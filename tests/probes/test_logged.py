@@ -208,4 +208,6 @@ def test_what_a_progress_bar_is_given_is_taken_from_the_call_and_what_was_made_t
     assert [samples(recording, name) for name in ("loss", "kl", "lr")] == [[(6, 0.25)], [(6, 0.031)], [(6, 1e-3)]]
     assert told(recording).fact(0, "logged/kl") == (6, "decimals 3")
     assert samples(recording, "note") == []
+    bar.set_postfix(pairs := iter([("loss", 0.5)]))
+    assert list(pairs) == [("loss", 0.5)]
     bar.set_postfix(refresh=False)

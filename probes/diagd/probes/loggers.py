@@ -117,7 +117,9 @@ def _postfix(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
 
     A bar that was made before the process was known to be a rank writes past what reads the streams.
     """
-    values = dict(_argument(args, {}, 1, "") or kwargs.get("ordered_dict") or {})
+    given = _argument(args, kwargs, 1, "ordered_dict")
+    # Not pairs that can be gone through only once: they are the bar's.
+    values = dict(given) if isinstance(given, Mapping) else {}
     values.update((name, value) for name, value in kwargs.items() if name not in ("ordered_dict", "refresh"))
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     printed = [Value(name, float(text), len(text.partition(".")[2])) for name, text in texts.items()
