@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from tests.agent.builders import box, enter_all_reduce, process, stand_ins, until
 
-from diagd.daemon.agent import dump_parts, recorder
+from diagd.daemon.agent import dump_parts, readers, recorder
 from diagd.daemon.agent.dump import (
+    DumpSummary,
     RankDump,
     _oddest_first,
     collect_dump,
@@ -21,7 +22,7 @@ from diagd.daemon.agent.dump import (
     targets_of_run,
     targets_outside,
 )
-from diagd.daemon.agent.dump_parts import Context
+from diagd.daemon.agent.dump_context import Context, Target
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import Frame, Stack, Thread
 from diagd.probes.box import layout
@@ -102,6 +103,36 @@ def test_a_process_that_knows_nothing_of_diagd_is_dumped_from_outside(tmp_path: 
     assert "stand_in_rank.py" in (tmp_path / f"dump/pid{rank.pid}/stacks.txt").read_text(encoding="utf-8")
 
 
+def test_two_dumps_of_the_same_process_at_once_are_both_whole(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    found: list[DumpSummary] = []
+    with stand_ins(run_dir, "wait"):
+        targets = targets_of_run(run_dir)
+        at_once = [
+            threading.Thread(target=lambda n=n: found.append(collect_dump(targets, tmp_path / f"dump{n}", limit_s=60)))
+            for n in range(3)
+        ]
+        for thread in at_once:
+            thread.start()
+        for thread in at_once:
+            thread.join(120)
+    assert [rank.state for summary in found for rank in summary.ranks] == ["S"] * 3
+    assert all("native stacks" in summary.ranks[0].parts for summary in found), [s.text for s in found]
+
+
+def test_a_process_that_a_stack_reader_holds_is_waited_for(tmp_path: Path) -> None:
+    process(tmp_path, 10, state="t", tracer=11)
+    process(tmp_path, 11, name="pystack")
+    proc, began = Procfs(tmp_path), time.monotonic()
+    assert readers.is_read(proc, 10)
+    readers.wait_for(proc, 10, 0.3)
+    assert time.monotonic() - began >= 0.3
+    process(tmp_path, 11, name="gdb")
+    assert not readers.is_read(proc, 10)
+    assert readers.foreign_tracer(proc, 10) == 11
+
+
 def test_a_part_that_breaks_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(context: Context) -> None:
         raise OSError("no space left")
@@ -180,7 +211,7 @@ def test_the_odd_rank_is_looked_at_first(tmp_path: Path) -> None:
     for rank, function in enumerate(("all_reduce", "all_reduce", "match", "")):
         frames = (Frame(function, "train.py", 1),) if function else ()
         stack = Stack(rank, "rank", "S", (Thread(rank, "MainThread", frames, main=True),), 0.0)
-        target = dump_parts.Target(rank, rank, f"rank{rank}")
+        target = Target(rank, rank, f"rank{rank}")
         stacks = (stack,) if function else ()
         ranks.append((Context(target, Procfs(tmp_path), tmp_path, 0.0, stacks), RankDump(rank, rank, f"rank{rank}")))
     assert [dump.rank for _, dump in _oddest_first(ranks)] == [2, 0, 1, 3]

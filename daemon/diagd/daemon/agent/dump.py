@@ -11,7 +11,8 @@ from pathlib import Path
 
 from diagd.daemon.agent import grouping
 from diagd.daemon.agent.discovery import Box, BoxFolder
-from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Context, NothingToWrite, NotThere, Part, Target
+from diagd.daemon.agent.dump_context import Context, NothingToWrite, NotThere, Target
+from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Part
 from diagd.daemon.agent.outside import OutsideRank, described
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.pyspy import NoStack

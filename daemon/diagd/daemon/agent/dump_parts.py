@@ -1,83 +1,24 @@
 """The parts of a dump of one rank: each function writes what one witness says, or says why it cannot."""
 
-import json
-import pickle
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict
 
-from diagd.daemon.agent import boxes, native, pyspy, recorder, stacks
-from diagd.daemon.agent.discovery import Box
+from diagd.daemon.agent import boxes, native, pyspy, readers, stacks
+from diagd.daemon.agent.dump_context import Context, NotThere, Target, stat_of
+from diagd.daemon.agent.dump_recorder import write_recorder
 from diagd.daemon.agent.procfs import Procfs
-from diagd.daemon.state.model import Frame, Operation, Stack
+from diagd.daemon.state.model import Stack
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
 
-
-class NotThere(Exception):
-    """A part that cannot be had; the message says why."""
-
-
-class NothingToWrite(Exception):
-    """There is nothing of that kind in this process, and nothing is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A process to dump: a rank with a box, or any Python process."""
-
-    rank: int | None  # None: no rank, as far as is known
-    pid: int
-    label: str  # names its folder: "rank3", or "pid77" of what is none
-    box: Box | None = None
-    fr_socket: Path | None = None
-    stacks_file: Path | None = None
-    command: str = ""
-
-
-@dataclass(slots=True)
-class Context:
-    """Where a dump of one rank is being written, and what was found on the way."""
-
-    target: Target
-    proc: Procfs
-    root: Path
-    deadline_s: float  # monotonic
-    stacks: tuple[Stack, ...] = ()
-    operations: tuple[Operation, ...] = ()
-    closed: bool = False  # the summary is being written: nothing is added to the folder any more
-
-    @property
-    def folder(self) -> Path:
-        """The rank's own folder."""
-        return self.root / self.target.label
-
-    @property
-    def left_s(self) -> float:
-        """The time that is left for this dump; never quite none, so that a call that takes it still ends properly."""
-        return max(0.05, self.deadline_s - time.monotonic())
-
-    def file(self, path: Path) -> Path:
-        """A file to be written.
-
-        Raises:
-            NotThere: The dump is over.
-        """
-        if self.closed:
-            raise NotThere("the dump is over")
-        return path
-
-    def write_json(self, name: str, value: object) -> None:
-        """One file of the rank's folder."""
-        self.file(self.folder / name).write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+_TRIES, _BETWEEN_S = 3, 0.1
 
 
 def write_process(context: Context) -> None:
     """process.json: state, system call, threads, children, limits."""
     proc, pid = context.proc, context.target.pid
-    stat = proc.stat(pid)
+    stat = stat_of(context)
     if stat is None:
         raise NotThere("the process has ended")
     call = proc.call(pid)
@@ -161,54 +102,30 @@ def read_stacks(target: Target, proc: Procfs) -> tuple[Stack, ...]:
 def write_native_stacks(context: Context) -> None:
     """stacks_native.txt: with the frames of compiled code; the process is paused while they are read."""
     pid = context.target.pid
-    stat = context.proc.stat(pid)
+    stat = stat_of(context)
     if stat is None or stat.state in "ZX":
         raise NotThere("the process has ended")
     if stat.state in "Tt":
         raise NotThere("the process is stopped: native frames need it to run")
     if not context.proc.may_trace(pid):
         raise NotThere(pyspy.NO_PERMISSION)
-    found = native.text(pid, context.left_s)
+    found = _native(context, pid)
     context.file(context.folder / "stacks_native.txt").write_text(found, encoding="utf-8")
 
 
-def write_recorder(context: Context) -> None:
-    """fr_trace_RANK.json as the rank's worker server gives it, and flight_recorder/rank_N for torch's own analyzer."""
-    target = context.target
-    stat = context.proc.stat(target.pid)
-    if stat is None or stat.state in "ZX":
-        raise NotThere("the process has ended")
-    if stat.state in "Tt":
-        raise NotThere("the process is stopped")
-    if target.box is not None and not boxes.groups(target.box.reader):
-        raise NothingToWrite("it is in no process group")
-    if target.fr_socket is None:
-        raise NotThere("the process has no worker server to ask")
-    data = recorder.fetch(target.fr_socket, timeout_s=min(1.5, context.left_s))
-    context.file(context.root / f"fr_trace_{_number(target)}.json").write_bytes(data)
-    dump = for_analyzer(json.loads(data), context)
-    with context.file(context.root / "flight_recorder" / f"rank_{_number(target)}").open("wb") as file:
-        pickle.dump(dump, file)
-
-
-def _number(target: Target) -> int | str:
-    return target.label if target.rank is None else target.rank
-
-
-def for_analyzer(dump: dict[str, Any], context: Context) -> dict[str, Any]:
-    """What `torchfrtrace` expects: the box adds the members and call sites that gloo's recorder leaves out."""
-    box = context.target.box
-    groups = boxes.groups(box.reader) if box else ()
-    members = {
-        g.name: {"name": g.name, "desc": _description(dump, g.name), "ranks": str(list(g.ranks))} for g in groups
-    }
-    sites = {(op.group, op.seq): op.site for op in context.operations if op.site and op.seq}
-    for entry in dump.get("entries", []):
-        entry["process_group"] = tuple(entry.get("process_group") or ("", ""))
-        site = sites.get((entry["process_group"][0], entry.get("collective_seq_id")))
-        entry.setdefault("frames", [_frame(site)] if site else [])
-    known = {name: config for name, config in (dump.get("pg_config") or {}).items() if name}
-    return {**dump, "pg_config": members | known}
+def _native(context: Context, pid: int) -> str:
+    """The native stacks; again where somebody else's dump of the same process, which takes one reader at a time, came
+    first.
+    """
+    for _ in range(_TRIES):
+        try:
+            return native.text(pid, context.left_s)
+        except pyspy.NoStack as exc:
+            if str(exc) != pyspy.NO_PERMISSION:
+                raise
+            time.sleep(min(_BETWEEN_S, context.left_s))
+            readers.wait_for(context.proc, pid, context.left_s)
+    return native.text(pid, context.left_s)
 
 
 Part = tuple[str, Callable[[Context], None]]
@@ -282,16 +199,3 @@ def _bytes(fields: dict[str, str]) -> dict[str, int]:
         if number.isdecimal():
             found[key.strip()] = int(number) * (1024 if unit == "kB" else 1)
     return found
-
-
-def _description(dump: dict[str, Any], group: str) -> str:
-    """The recorder's own description of a group: its analyzer compares it with the entries'."""
-    for entry in dump.get("entries", []):
-        name, description = [*(entry.get("process_group") or ()), "", ""][:2]
-        if name == group:
-            return str(description)
-    return "default_pg" if group == "0" else "undefined"
-
-
-def _frame(site: Frame) -> dict[str, object]:
-    return {"name": site.function, "filename": site.file, "line": site.line}

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from diagd.daemon.agent import boxes, frames, pyspy, stacks
+from diagd.daemon.agent import boxes, frames, pyspy, readers, stacks
 from diagd.daemon.agent.devices import Devices
 from diagd.daemon.agent.discovery import Box
 from diagd.daemon.agent.memory import MemoryMeter
@@ -24,7 +24,6 @@ _RSS_STEP = 0.05  # a change by so much is noted between two regular points
 _RSS_POINTS = 120
 LAST_OPERATIONS = 256
 _CPU_NOISE_S = 0.005
-_STACK_READERS = ("py-spy", "pystack", "strace")  # they look and let go
 _GENERATIONS = 8  # of the tracer's parents
 _SLEEPING = ("S", "D", "I")
 
@@ -68,15 +67,9 @@ class RankWatch:
         stat = self.proc.stat(self.pid)
         if stat is None or stat.start_ticks != self.box.reader.header.start_ticks:
             return None
-        if stat.state == "t" and self._foreign_tracer() == 0:
+        if stat.state == "t" and readers.foreign_tracer(self.proc, self.pid) == 0:
             return stat._replace(state=self.facts.main_state)  # a dump reads its stack and lets it go on
         return stat
-
-    def _foreign_tracer(self) -> int:
-        """The process that traces it, unless that only reads stacks."""
-        tracer = self.proc.tracer(self.pid)
-        stat = self.proc.stat(tracer) if tracer else None
-        return tracer if stat is not None and stat.name not in _STACK_READERS else 0
 
     def look(self, now_s: float, exit_seen: Exit | None) -> Facts:
         """The cheap look: a handful of reads."""
@@ -231,7 +224,7 @@ class RankWatch:
 
     def _debugger(self) -> str:
         """Who holds the process, where that is a person."""
-        tracer = self._foreign_tracer()
+        tracer = readers.foreign_tracer(self.proc, self.pid)
         if tracer and not self._is_of_job(tracer):
             return f"ptrace by {tracer}"
         main = self.stacks[0].main if self.stacks else None

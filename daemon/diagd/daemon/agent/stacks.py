@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagd.daemon.agent import faulthandler_text, frames, locks, pyspy, source
+from diagd.daemon.agent import faulthandler_text, frames, locks, pyspy, readers, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import ASKS, INPUT, WAIT, Frame, Stack, Thread
@@ -45,6 +45,7 @@ def take(target: Target, proc: Procfs, *, wait_s: float = SIGNAL_WAIT_S) -> Stac
     py-spy comes first, since reading from outside is all that cannot disturb the process. faulthandler needs no
     permission, but it walks the frames of threads that may be running.
     """
+    readers.wait_for(proc, target.pid)
     stat = proc.stat(target.pid)
     if stat is None or stat.state in "ZX":
         return Stack(target.pid, target.role, "Z" if stat else "X", (), time.time(), note="the process has ended")

@@ -15,7 +15,7 @@ from diagd.daemon.analyze.plain import NotADump, load
 from diagd.daemon.state.model import Ending, Group, Operation, Stack
 
 SUMMARY = "summary.json"
-ENDED = "the process has ended"  # as `dump_parts` says it
+ENDED = "the process has ended"  # as a dump says it
 _RANK_FOLDER = re.compile(r"^rank(\d+)(-pid\d+)?$")
 
 

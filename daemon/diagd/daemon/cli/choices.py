@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diagd.daemon.agent.dump_parts import Target
+    from diagd.daemon.agent.dump_context import Target
     from diagd.daemon.agent.outside import OutsideRank
 
 _SHOWN_PIDS = 8

@@ -99,6 +99,10 @@ def command(
         raise DiagdError(
             f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR", exit_code=2
         ) from exc
+    except KeyboardInterrupt:
+        raise DiagdError(
+            "interrupted: the dump is not whole", help=f"what was written until then: {folder}", exit_code=130
+        ) from None
     return _told(summary, absent, found.outside)
 
 

@@ -10,6 +10,7 @@ from diagd.daemon.state.model import Status
 
 GIL_STALE_S = 2.0  # the box's thread beats 4 times a second and needs the GIL to do so
 SAME_STACK_LOOKS = 3
+SEEN_FOR_S = 5.0  # what shows no sign of life for so long would have shown one, also to a watch that has just begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Life:
     busy: bool  # it uses the CPU
     signs: tuple[str, ...]  # what moved lately, most telling first
     same_stack_looks: int  # looks in a row at which the main thread's frames were the same; 0 where never looked at
+    settled: bool = True  # it was watched for long enough that a sign would have shown
     known: bool = True  # False: only dumps are there, which say nothing of life
 
 
@@ -33,6 +35,7 @@ _SIGNS = (
     ("main_cpu_moved_s", "it computes"),
     ("other_cpu_moved_s", "its other threads compute"),
 )
+_PROGRAM = "program_moved_s"
 _CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
 
 
@@ -46,14 +49,17 @@ def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
     holds_gil = alive and beat > 0 and float(c.seen_s[rank]) - beat > GIL_STALE_S
     # While one C call holds the GIL, CPU shows only that the call goes on, not that it gets anywhere.
     counted = [(n, words) for n, words in _SIGNS if not (holds_gil and n in _CPU)]
+    first_s = float(c.first_s[rank])
     moved = {name: float(getattr(c, name)[rank]) for name, _ in _SIGNS}
-    last = max(moved[name] for name, _ in counted)
+    moved = {name: at if at > first_s or name == _PROGRAM else 0.0 for name, at in moved.items()}
+    last = max(first_s if now - first_s < SEEN_FOR_S else 0.0, *(moved[name] for name, _ in counted))
     return Life(
         idle_s=max(now - last, 0.0),
         holds_gil=holds_gil,
         busy=now - moved["main_cpu_moved_s"] < recent_s,
         signs=tuple(words for name, words in counted if now - moved[name] < recent_s),
         same_stack_looks=_same_looks(state, rank),
+        settled=now - first_s >= SEEN_FOR_S,
     )
 
 

@@ -42,6 +42,8 @@ def outside(scene: Scene, rank: int) -> Finding | None:
         return elsewhere.missing(scene, root, "has left the group")
     if elsewhere.went_on(scene, root):
         return elsewhere.missing(scene, root, "goes on with its own steps")
+    if not (root.life.settled or root.life.signs or root.failed):
+        return None  # whoever watches it has just begun to
     if root.life.idle_s >= QUIET_S or is_stuck(scene, root):
         return blocked(scene, root)
     return polling(scene, root) or _late(scene, root)

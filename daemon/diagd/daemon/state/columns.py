@@ -47,6 +47,7 @@ class Columns:
     rss_bytes_mark: Floats
     rss_bytes_marked_s: Floats
     # Signs of life, as times. CPU alone says little of a rank whose interpreter does not move.
+    first_s: Floats  # when it was seen first; a watch that was started again sees a process that is old
     main_cpu_moved_s: Floats
     other_cpu_moved_s: Floats
     children_moved_s: Floats

@@ -179,6 +179,8 @@ class JobState:
         for name, yes in moved.items():
             if yes or fresh:
                 getattr(c, name)[r] = now_s
+        if fresh:  # its box tells what was before anybody watched
+            c.program_moved_s[r] = min(max(fact.step_s, fact.phase_s) or now_s, now_s)
         if moved["program_moved_s"]:
             self._forget_looks(r, now_s)
 
@@ -213,7 +215,7 @@ class JobState:
         for name in Columns.__slots__:
             column = getattr(self.columns, name)
             column[rank] = now_s if name.endswith("moved_s") else 0
-        self.columns.seen_s[rank] = now_s
+        self.columns.seen_s[rank] = self.columns.first_s[rank] = now_s
         self.columns.step[rank] = -1
         self.columns.step_interval_s[rank] = NEVER
         self.details.pop(rank, None)
