@@ -77,7 +77,7 @@ def test_what_is_too_long_ends_at_a_word_and_keeps_its_brackets() -> None:
     long["causes"][0]["cause"] = "reason " * 60
     because = next(line for line in verdict_lines(long) if "because" in line)
     assert "reason reason… [evidence" in because
-    assert len(because) <= 300
+    assert len(because) <= 400
 
 
 _TEXT = st.text(max_size=400)

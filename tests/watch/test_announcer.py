@@ -64,6 +64,13 @@ def test_a_wait_that_turns_critical_is_said_at_once() -> None:
     assert heard.after(known, 3.0) == ["critical open\nbecause\ndo\n"]
 
 
+def test_what_was_said_in_full_and_grows_is_said_again_only_where_it_is_new() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    heard.after(known, 18.0)
+    known.severity = Severity.CRITICAL
+    assert heard.after(known, 60.0)[1:] == ["critical open\n"]
+
+
 def test_what_is_only_worth_knowing_gets_one_line_in_all() -> None:
     heard, known = Heard(), incident(severity=Severity.INFO)
     assert heard.after(known, 18.0) == ["info open\n"]

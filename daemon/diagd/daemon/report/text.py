@@ -12,7 +12,7 @@ from diagd.daemon.report.drill import drill_text, unwatched
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 400
 _MAX_NOTE = 120
-_MAX_BECAUSE = 220
+_MAX_BECAUSE = 300
 _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
 OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle", "hang.store_wait")
@@ -130,7 +130,7 @@ def _was_short(incident: Json, said_after_s: float) -> bool:
     over_s = incident.get("resolved_at")
     if incident["state"] != "resolved" or incident["peak_severity"] == "critical" or over_s is None:
         return False
-    return str(incident["kind"]).startswith("hang.") and bool(over_s - incident["opened_at"] < said_after_s)
+    return str(incident["kind"]).startswith(("hang.", "slow.")) and bool(over_s - incident["opened_at"] < said_after_s)
 
 
 def _ranks_and_steps(ranks: Sequence[Json], attempt: int) -> str:

@@ -25,6 +25,7 @@ class Announcer:
         self._write = write
         self._warn_after_s = WARN_AFTER_RATIO * hang_after_s
         self._said: dict[str, tuple[object, ...]] = {}
+        self._lines: dict[str, frozenset[str]] = {}  # of each incident that was said in full
 
     def restore(self, incidents: Sequence[Incident]) -> None:
         """These were said by a watcher before this one."""
@@ -36,9 +37,15 @@ class Announcer:
             gist = _gist(incident)
             if self._said.get(incident.id) != gist and self._is_due(incident, now_s):
                 self._said[incident.id] = gist
-                lines = self._verdict(incident)
-                brief = not incident.is_open or incident.severity is Severity.INFO  # over: its cause was said before
-                self.say("\n".join(lines[:1] if brief else lines))
+                self.say("\n".join(self._news(incident)))
+
+    def _news(self, incident: Incident) -> list[str]:
+        """What to say of it: of one that was said in full and has grown, only the lines that are new."""
+        first, *rest = self._verdict(incident)
+        if not incident.is_open or incident.severity is Severity.INFO:
+            return [first]  # over: its cause was said before
+        said, self._lines[incident.id] = self._lines.get(incident.id, frozenset()), frozenset(rest)
+        return [first, *(line for line in rest if line not in said)]
 
     def say(self, text: str) -> None:
         """Print; a reader that is gone is no reason to end."""
