@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.supervisor.harness import Run, python, until
 from tests.supervisor.test_run import REPORT
 
@@ -66,3 +67,18 @@ def test_a_second_job_of_a_name_is_told_what_it_is_called_and_what_to_do(tmp_pat
     assert line.startswith(f"diagd: another job called {name} runs on this node (process {first.pid})")
     assert f"diagd status --job {name}-2" in line
     assert "--job-id" in line
+
+
+def test_an_account_without_a_home_is_given_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from diagd.daemon.cli.jobs import fresh_home
+    from diagd.daemon.supervisor import Place
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    place = Place(tmp_path / "run", -1)
+    assert fresh_home(place) == tmp_path / "run/report"
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "none").mkdir()
+    home = fresh_home(place)
+    assert home is not None
+    assert home.is_relative_to(tmp_path / "none/.local/state/diagd")

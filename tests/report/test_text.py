@@ -154,7 +154,7 @@ def test_a_drill_is_not_mistaken_for_a_real_fault() -> None:
         "Drill, no real fault: --inject kill:rank=2,step=9; injected kill at step 9 (rank 2).",
         "Not watched: no ptrace.",
     ]
-    assert "nothing was injected so far" in summary_lines(report(notes=notes[:2]))[1]
+    assert "Drill that has done nothing so far" in summary_lines(report(notes=notes[:2]))[1]
     notes[0] += " slow:rank=9,step=4"
     assert "slow:rank=9,step=4 did not act so far" in summary_lines(report(notes=notes))[1]
 

@@ -132,7 +132,9 @@ def test_standard_input_reaches_the_job(tmp_path: Path) -> None:
     assert process.communicate("hello", timeout=20)[0] == "hello"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGWINCH]
+)
 def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     # Not one long sleep: that would miss a signal which comes just before it begins.
     code = f"import signal, sys, time; signal.signal({int(number)}, lambda *a: sys.exit(40));{READY}"

@@ -58,6 +58,8 @@ def fresh_home(place: "Place | None") -> Path | None:
     home = kept_home(place)
     try:
         shutil.rmtree(home, ignore_errors=True)  # of an earlier job of this name
+        if not state_home().parent.is_dir() and not Path.home().is_dir():
+            return place.path / "report"  # an account without a home: it is not made here
         home.mkdir(parents=True)
     except OSError:  # a read-only home: what is found is still said on stderr
         return place.path / "report"

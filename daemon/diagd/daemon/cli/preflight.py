@@ -181,6 +181,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
             f"the steps were not reached: {'the limit passed' if ending.gave_up else f'exit code {outcome.exit_code}'}"
         )
         return _NOT_RUN
+    if not found:
+        _say("preflight passed: nothing of severity warning or above")
     return 1 if found else 0
 
 

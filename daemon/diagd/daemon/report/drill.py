@@ -12,8 +12,8 @@ def drill_text(notes: Sequence[str]) -> str:
     if not said:
         return ""
     if not any(note.startswith(_PLANTED) for note in said):
-        said.append("nothing was injected so far: no rank has come to that step")
-    elif idle := _idle(said):
+        return f"Drill that has done nothing so far: {'; '.join(said)}; no rank of that number has come to that step"
+    if idle := _idle(said):
         said.append(f"{', '.join(idle)} did not act so far: no rank of that number has come to that step")
     return f"Drill, no real fault: {'; '.join(said)}"
 

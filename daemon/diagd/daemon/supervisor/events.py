@@ -7,9 +7,12 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT)
+PASSED_ON = (
+    signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGWINCH,
+)  # fmt: skip
+CUTTING = frozenset(PASSED_ON) - {signal.SIGWINCH}  # a person who changes the window's size is in no hurry
 # Sent by a terminal to its whole foreground group, so the job has them already.
-FROM_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+FROM_KEYBOARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
 _SI_KERNEL = 0x80
 
 

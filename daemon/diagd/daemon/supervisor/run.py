@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from diagd.daemon.supervisor.ending import Ending
-from diagd.daemon.supervisor.events import Ended, Event, Events, Said, Signalled, exit_code_of, peeked_exit_code
+from diagd.daemon.supervisor.events import (
+    CUTTING,
+    Ended,
+    Event,
+    Events,
+    Said,
+    Signalled,
+    exit_code_of,
+    peeked_exit_code,
+)
 from diagd.daemon.supervisor.place import Place
 from diagd.daemon.supervisor.runfile import write_run_file
 from diagd.daemon.supervisor.start import job_environment, start_job
@@ -242,7 +251,7 @@ class _Supervisor:
         while not satisfied() and (left_s := deadline - time.monotonic()) > 0:
             event = self._events.next(left_s)
             self._handle(event)
-            if isinstance(event, Signalled):
+            if isinstance(event, Signalled) and event.number in CUTTING:
                 return
 
     def _write_run_file(self) -> None:
