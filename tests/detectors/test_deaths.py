@@ -484,6 +484,20 @@ def test_a_rank_that_does_not_get_its_port_is_at_fault_and_not_those_that_would_
     assert (found.kind, found.ranks, found.waiting_ranks, found.causes[0].key) == ("exit.error", (0,), (1, 2), "port")
 
 
+@pytest.mark.parametrize(("attempt", "key"), [(0, "refused"), (1, "stale")])
+def test_an_address_that_refuses_as_a_group_is_made_is_an_error_and_no_wait(attempt: int, key: str) -> None:
+    message = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]"
+    made = job(3, 0).initialises(0).initialises(1).passes(0.5)
+    for rank in (0, 1):
+        made.wait_raises(rank, message).raises(rank, "RuntimeError", message)
+    for one in made.ranks.values():
+        one.detail = one.detail.with_(attempt=attempt)
+    made.state.attempt = attempt
+    found = made.passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (0, 1), key)
+    assert all(one.kind != "hang.store_wait" for one in made.find())
+
+
 @pytest.mark.parametrize(("busy", "kinds"), [(True, []), (False, ["exit.early"])])
 def test_who_receives_from_any_rank_does_not_wait_for_those_that_left_while_one_goes_on(
     busy: bool, kinds: list[str]

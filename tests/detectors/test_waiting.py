@@ -306,6 +306,17 @@ def test_an_init_that_all_have_entered_is_told_only_with_patience() -> None:
     assert ("hang.store_wait", (0, 1), "critical") in start.passes(2).kinds()
 
 
+def test_an_init_that_all_have_entered_and_that_does_not_end_is_not_laid_to_who_has_not_joined() -> None:
+    start = job(2, hang_after_s=10, warm=False).initialises(0).initialises(1).passes(11)
+    found = start.finds()
+    assert (found.kind, found.causes[0].key) == ("hang.store_wait", "unconnected")
+    assert "some have not" not in found.causes[0].text
+    start.state.attempt = 1
+    for one in start.ranks.values():
+        one.detail = one.detail.with_(attempt=1)
+    assert start.finds().causes[0].key == "stale"
+
+
 # --- all have entered it
 
 

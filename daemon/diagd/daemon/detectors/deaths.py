@@ -18,6 +18,7 @@ CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 MISSED_S = 1.5  # an operation that all have entered ends sooner
 UNPLACED_S = 10.0  # of one whose place is not known yet, it is not known whether the one that left was in it too
 INTERRUPTED_S = 5.0  # a person's interrupt has come to the other ranks by then
+REFUSED = ("connectFullMesh failed", "onnection refused")  # of gloo, as a group is made
 BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 
 
@@ -114,6 +115,8 @@ def _kind(scene: Scene, detail: Detail, end: Exit) -> str:
         return "" if aborted_in_wait else "exit.killed"
     if end.code is None and not any(w.op.failed for w in scene.graph.waits.get(detail.rank, ())):
         return _unseen(detail, bool(dependents))
+    if was_refused(detail):
+        return "exit.error"
     if scene.graph.waits.get(detail.rank):
         return ""  # it fell out of a wait
     if end.code == 0:
@@ -185,6 +188,12 @@ def _torn_down(scene: Scene, rank: int, end: Exit) -> bool:
         if d.exit is not None and d.exit.signal == end.signal and abs(d.exit.at_s - end.at_s) < TOGETHER_S
     ]  # fmt: skip
     return end.signal != "SIGKILL" and len(together) == scene.state.world_size and scene.state.world_size > 1
+
+
+def was_refused(detail: Detail) -> bool:
+    """Whether an address that a rank had given did not listen when a group was made: no wait, and nobody is late."""
+    ending = detail.ending
+    return ending is not None and ending.raised and all(words in ending.message for words in REFUSED)
 
 
 def was_interrupted(detail: Detail) -> bool:

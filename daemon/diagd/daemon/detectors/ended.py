@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import places, words
-from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted
+from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted, was_refused
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
@@ -145,6 +145,8 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     message = death.detail.ending.message if death.detail.ending is not None else ""
     if death.kind == "exit.error" and any(said in message for said in OWN_SOCKET):
         return "port", "it was to listen on a port that it did not get: something else on its host has it"
+    if death.kind == "exit.error" and was_refused(death.detail):
+        return _refused(death)
     if death.kind == "exit.error" and scene.state.world_size <= 1:
         return "alone", "its own code failed"
     if death.kind == "exit.error" and UNREDUCED in message:
@@ -178,6 +180,13 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", "a signal from outside ended it"
+
+
+def _refused(death: Death) -> tuple[str, str]:
+    said = "as its group was made, the address of another rank refused the connection"
+    if death.detail.attempt > 0:
+        return "stale", f"{said}: most likely one of the attempt before the restart, which the store still holds"
+    return "refused", f"{said}: its process had ended, or listens on another network interface"
 
 
 def _held_a_store(scene: Scene, death: Death) -> bool:

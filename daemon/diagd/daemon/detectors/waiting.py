@@ -28,6 +28,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     closed = all_waiting(scene) and bool(scene.graph.edges[rank])
     if wait is None or (scene.age_s(wait) < (PROVEN_S if closed else max(scene.late_s, 5.0)) and not wait.failed):
         return None
+    if wait.failed and _lasted_s(scene, wait) < scene.late_s:
+        return None  # what failed at once did not wait: the ranks' ends say why
     joined = tuple(
         r for r in range(state.world_size) if any(w.op.name == wait.op.name for w in scene.graph.waits.get(r, ()))
     )
@@ -51,7 +53,7 @@ def creation(scene: Scene, rank: int) -> Finding | None:
     what = words.op_text(wait.op)
     text = f"{words.wait_text(joined)} in {what}{scene.lasting(scene.age_s(wait))}; "
     if missing == joined:
-        text += "all have entered it and it does not end: look at the rendezvous and the network"
+        text += _through(scene, joined) + "and it does not end: look at the rendezvous and the network"
     else:
         text += f"{words.ranks_text(missing)} {words.verb(missing, 'has', 'have')} not joined" + (
             f": in {place}" if place else "; nothing is heard of it" if not known else ""
@@ -61,7 +63,9 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         Evidence(f"has not entered {what}" + (f"; in {place}" if place else ""), "stack", r) for r in list(known)[:3]
     ]
     cause = Cause("not_joined", "every rank of the job must join, and some have not", 0.9 if stuck else 0.6,
-                  Basis.OBSERVATION if known or missing == joined else Basis.INFERENCE, tuple(evidence))  # fmt: skip
+                  Basis.OBSERVATION if known else Basis.INFERENCE, tuple(evidence))  # fmt: skip
+    if missing == joined:
+        cause = _unconnected(state.attempt, tuple(evidence))
     return Finding(
         kind="hang.store_wait", severity=severity, ranks=missing,
         waiting_ranks=tuple(sorted(set(joined) - set(missing))),
@@ -69,6 +73,25 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
         since_s=wait.since_s, sure=closed, key="creation",
     )  # fmt: skip
+
+
+def _through(scene: Scene, joined: tuple[int, ...]) -> str:
+    """That all have come, and who has come through already."""
+    passed = tuple(r for r in range(scene.state.world_size) if r not in joined)
+    return (
+        f"{words.ranks_text(passed)} {words.verb(passed, 'has', 'have')} come through it, "
+        if passed
+        else "all have entered it "
+    )
+
+
+def _unconnected(attempt: int, evidence: tuple[Evidence, ...]) -> Cause:
+    """All have come, and the connections between them are not made."""
+    said = "all have come to it, and the connections between them are not made"
+    if attempt > 0:
+        more = ": after a restart, most likely as the store still holds addresses of the attempt before"
+        return Cause("stale", said + more, 0.6, Basis.INFERENCE, evidence)
+    return Cause("unconnected", said, 0.7, Basis.OBSERVATION, evidence)
 
 
 def _fell_out(scene: Scene, rank: int, wait: Wait) -> bool:
