@@ -1,5 +1,6 @@
 """What clipping of gradients returns: the norm over all of them before it."""
 
+import math
 import sys
 from typing import Any
 
@@ -7,6 +8,7 @@ from diagd.probes import later
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
+from diagd.probes.own_gradients import WATCH
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -18,6 +20,7 @@ _patches = Patches()
 def install(probe: Probe, module: Any) -> None:
     """torch.nn.utils, or FSDP with a clipping of its own, is there."""
     torch = sys.modules["torch"]
+    WATCH.probe = probe
     owner = module.FullyShardedDataParallel if module.__name__ == _FSDP1 else module
     _patches.replace(owner, "clip_grad_norm_", lambda f: around_eager(torch, probe, f, _before, _after, _ignore))
 
@@ -25,6 +28,7 @@ def install(probe: Probe, module: Any) -> None:
 def remove() -> None:
     """Put torch's own functions back."""
     _patches.undo()
+    WATCH.end()
 
 
 def _ignore(*_: Any) -> None:
@@ -47,7 +51,15 @@ def _after(token: Any, result: Any) -> None:
     if isinstance(limit, (int, float)):
         SIGNALS.record("clip_norm/limit", float(limit), step)
     if value.device.type == "cpu":
-        SIGNALS.record("clip_norm", value.item(), step)
+        _tell(value.item(), step)
     else:
         with later.unseen(torch):
-            later.read(value.detach().reshape(1), lambda values: SIGNALS.record("clip_norm", values[0], step))
+            later.read(value.detach().reshape(1), lambda values: _tell(values[0], step))
+    if WATCH.trouble:
+        WATCH.clipped(step)
+
+
+def _tell(norm: float, step: int) -> None:
+    SIGNALS.record("clip_norm", norm, step)
+    if not math.isfinite(norm):
+        WATCH.trouble += 1

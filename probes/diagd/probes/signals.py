@@ -14,6 +14,7 @@ Names, each with the unit that the script computes in:
     gradients/discarded     part of the backward passes of a step with several, whose gradients were cleared unused
     gradients/passes        backward passes in a step, where it is another number than before
     gradients/nonfinite     gradients that are not finite, once, of gradients/all
+    gradients/own_nonfinite likewise, as this rank's own pass gave them (own_gradients.py)
     parameters/<what>       counts of parameters that are owned, unowned, without gradient, … (census.py)
     scaler/scale            the gradient scaler's factor
     scaler/skipped          1 where it left a step out, under the step under way

@@ -7,6 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Finding, Severity
+from diagd.daemon.detectors.numerics.skipped import skips
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
@@ -118,7 +119,11 @@ def discarded(scene: Scene) -> Iterator[Finding]:
     """Ranks that clear the gradients between the backward passes of one step."""
     signals = scene.state.signals
     curves = {r: curve_of(signals.series(r, "gradients/discarded")) for r in signals.ranks("gradients/discarded")}
-    lost = {r: c for r, c in curves.items() if len(c.values) >= LEAST and (c.values[-LEAST:] >= MOST_LOST).all()}
+    lost = {
+        r: c
+        for r, c in curves.items()
+        if len(c.values) >= LEAST and (c.values[-LEAST:] >= MOST_LOST).all() and skips(scene, r) is None
+    }
     if not lost:
         return
     ranks = tuple(sorted(lost))

@@ -23,8 +23,8 @@ LASTS = 2  # samples in a row, newest included: one alone is skipped by many scr
 def nonfinite(scene: Scene) -> Iterator[Finding]:
     """The losses or the gradients have become NaN or infinite, and stay so."""
     signals = scene.state.signals
-    losses = _beginnings(scene, "loss")
-    norms = _beginnings(scene, "grad_norm")
+    losses = beginnings(scene, "loss")
+    norms = beginnings(scene, "grad_norm")
     if not losses and not norms:
         return
     first_loss = min(losses.values(), default=1 << 62)
@@ -39,7 +39,7 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
         yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
 
 
-def _beginnings(scene: Scene, name: str) -> dict[int, int]:
+def beginnings(scene: Scene, name: str) -> dict[int, int]:
     """By rank, the step at which the newest stretch of non-finite samples began."""
     found = {}
     for rank in scene.state.signals.ranks(name):

@@ -16,6 +16,7 @@ from diagd.daemon.detectors.numerics import (
     rates,
     saturated,
     silenced,
+    skipped,
     spoilt,
     starved,
     undivided,
@@ -26,6 +27,7 @@ from diagd.daemon.detectors.scene import Scene
 
 NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     nonfinite.nonfinite,
+    skipped.skipped,
     spoilt.spoilt,
     exploding.explosions,
     kept.accumulation,
