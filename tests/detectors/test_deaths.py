@@ -484,6 +484,20 @@ def test_a_rank_that_does_not_get_its_port_is_at_fault_and_not_those_that_would_
     assert (found.kind, found.ranks, found.waiting_ranks, found.causes[0].key) == ("exit.error", (0,), (1, 2), "port")
 
 
+def test_a_thread_that_keeps_a_rank_in_its_shutdown_is_named_with_its_place() -> None:
+    left = two_wait().leaves(2).stack(2, Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590, user=False))
+    left.beside(
+        2,
+        "uploader",
+        Frame("wait", "/usr/lib/python3.11/threading.py", 320, user=False),
+        at("push", "/job/train.py", 32),
+    )
+    found = left.passes(3).finds()
+    assert (found.kind, found.ranks) == ("exit.early", (2,))
+    assert "its thread 'uploader' in push (train.py:32) keeps the process there" in found.summary
+    assert found.locations[-1].frame.line == 32
+
+
 @pytest.mark.parametrize(("attempt", "key"), [(0, "refused"), (1, "stale")])
 def test_an_address_that_refuses_as_a_group_is_made_is_an_error_and_no_wait(attempt: int, key: str) -> None:
     message = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import places, threads, words
 from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted, was_refused
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Ending
@@ -50,12 +50,17 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     first, ranks = deaths[0], tuple(sorted(d.rank for d in deaths))
     dependents = _dependents(scene, ranks)
     locations = tuple(place for d in deaths if not d.after_all for place in places.at_end(d.detail))
+    kept = threads.keeping(first.detail) if first.detail.exit is None else None
+    if kept is not None:
+        locations = (*locations, *(Location(first.rank, frame) for frame in kept.user_frames[:1]))
     wait = next((w for d in dependents if (w := scene.graph.wait(d)) is not None), None)
     where = words.place_text(places.first(locations))
     text = f"{words.ranks_text(ranks)} {_said(first, where)}"
     if dependents:
         text += f"; {words.wait_text(dependents)} for {words.verb(ranks, 'it', 'them')}"
         text += f" in {words.op_text(wait.op)}" if wait is not None else ""
+    if kept is not None:
+        text += f"; its thread {kept.name!r} in {words.place_text(kept.user_frames[0])} keeps the process there"
     ending = first.detail.ending
     return Finding(
         kind=first.kind, severity=Severity.CRITICAL, ranks=ranks, waiting_ranks=dependents,

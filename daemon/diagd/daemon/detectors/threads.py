@@ -9,7 +9,7 @@ from dataclasses import replace
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Evidence, Finding, Location
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.model import Ending, Frame
+from diagd.daemon.state.model import Detail, Ending, Frame, Thread
 
 # What it had filled before may last for so long: the batches of a queue, or the time until its next turn.
 LATELY_S = 120.0
@@ -19,6 +19,15 @@ def fallen(scene: Scene, rank: int, since_s: float) -> Ending | None:
     """The thread, where its end may be why the rank stands since then."""
     ended = scene.state.detail(rank).thread_ended
     return ended if ended is not None and ended.at_s >= since_s - LATELY_S else None
+
+
+def keeping(detail: Detail) -> Thread | None:
+    """The thread of the script's own for whose end the interpreter's shutdown waits; None where it waits for none."""
+    stack = detail.stack
+    main = stack.main if stack is not None else None
+    if stack is None or main is None or not any(one.function == "_shutdown" for one in main.frames):
+        return None
+    return next((thread for thread in stack.threads if not thread.main and thread.user_frames), None)
 
 
 def place_of(ended: Ending) -> Frame | None:
