@@ -77,6 +77,14 @@ def test_what_the_script_empties_is_not_spoken_of() -> None:
     assert Run(1, 400).holds(0, leak(400, 3.2)).holder(verdict="emptied").finds() == []
 
 
+def test_a_table_that_single_entries_are_taken_out_of_leaks_where_it_outgrows_what_is_under_way() -> None:
+    found = Run(1, 400).holds(0, leak(400, 3.2)).holder(verdict="taken").one()
+    assert (found.kind, found.severity, found.causes[0].key) == ("memory.host_leak", Severity.WARNING, "left")
+    assert Run(1, 80).holds(0, leak(80, 3.2)).holder(verdict="taken").finds() == []  # too soon
+    assert Run(1, 400).holds(0, leak(400, 0.2)).holder(verdict="taken").finds() == []  # 80 MiB
+    assert Run(1, 400).holds(0, leak(400, 3.2)).holder(verdict="taken", bounded=True).finds() == []
+
+
 def test_a_cache_is_worth_knowing_once_it_is_large_and_no_epoch_ends_it() -> None:
     run = Run(1, 400).holds(0, leak(400, 3.2)).holder(verdict="cache")
     assert (run.one().kind, run.one().severity) == ("memory.host_leak", Severity.INFO)

@@ -49,6 +49,35 @@ def test_one_that_is_emptied_or_trimmed_anywhere_is_a_buffer(line: str) -> None:
     assert read(KEEPS + f"\n    def end(self):\n        {line}\n", "hist.losses").verdict == "emptied"
 
 
+TABLE = """
+class Store:
+    def __init__(self):
+        self.kept = {}
+
+    def put(self, key, value):
+        self.kept[key] = value
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (["return self.kept.pop(key)"], "taken"),
+        (["del self.kept[key]"], "taken"),
+        (["del self.kept[key]", "self.kept.clear()"], "emptied"),
+        (["if len(self.kept) > 100: del self.kept[next(iter(self.kept))]"], "emptied"),  # a bound
+        (["while 100 < len(self.kept): self.kept.pop(min(self.kept))"], "emptied"),
+        (["self.kept.pop(0)"], "emptied"),
+        (["del self.kept[-1]"], "emptied"),
+        (["self.kept.popitem()"], "emptied"),
+        (["self.kept.pop(key)", "give(self.kept)"], "emptied"),
+    ],
+)
+def test_a_table_from_which_single_entries_are_taken_may_keep_others(lines: list[str], verdict: str) -> None:
+    body = "".join(f"        {line}\n" for line in lines)
+    assert read(TABLE + f"\n    def take(self, key):\n{body}", "store.kept").verdict == verdict
+
+
 def test_one_whose_owner_is_made_anew_on_the_way_to_it_is_a_buffer() -> None:
     assert read(KEEPS, "trainer.hist.losses").verdict == "kept"
     made = "\nclass Trainer:\n    def __init__(self):\n        self.hist = History()\n"

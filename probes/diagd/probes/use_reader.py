@@ -32,6 +32,8 @@ class Reader(ast.NodeVisitor):
     def __init__(self, file: str, path: str, in_function: str) -> None:
         self.grows: list[Place] = []
         self.empties = self.asked = self.escapes = False
+        self.takes = False  # single entries out by their keys, which may leave others
+        self.counted = False  # something is done by how many there are
         self._file = file
         self._bare = not any(mark in path for mark in ".[")
         self._name = _last(path)
@@ -72,7 +74,9 @@ class Reader(ast.NodeVisitor):
             self.empties |= not self._bare and not of_a_base  # its owner may be made anew in place
         if isinstance(function, ast.Attribute) and self._is(function.value):
             self.asked |= function.attr in _ASKS
-            self.empties |= function.attr in _EMPTIES
+            one = function.attr == "pop" and bool(node.args) and not _is_place(node.args[0])
+            self.takes |= one
+            self.empties |= function.attr in _EMPTIES and not one
             if function.attr in GROWS:
                 self._grow(node)
         else:
@@ -80,9 +84,11 @@ class Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """`key in x`."""
+        """`key in x`, `len(x) > most`."""
         if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
             self.asked |= any(self._is(other) for other in node.comparators)
+        lengths = (one for one in (node.left, *node.comparators) if _called(one) == "len")
+        self.counted |= any(self._is(part) for one in lengths for part in ast.iter_child_nodes(one))
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -94,7 +100,11 @@ class Reader(ast.NodeVisitor):
 
     def visit_Delete(self, node: ast.Delete) -> None:
         """`del x`, `del x[0]`, `del x[:]`."""
-        self.empties |= any(self._is(t) or (isinstance(t, ast.Subscript) and self._is(t.value)) for t in node.targets)
+        for target in node.targets:
+            of_it = isinstance(target, ast.Subscript) and self._is(target.value)
+            one = of_it and not _is_place(target.slice)  # type: ignore[attr-defined]  # of_it says that it has one
+            self.takes |= one
+            self.empties |= self._is(target) or (of_it and not one)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """`x += …`, `x[key] += …`."""
@@ -174,6 +184,12 @@ class Reader(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and function.attr in ("setdefault", "get"):
             return bool(self._outer) and _name_of(function.value) == self._outer
         return False
+
+
+def _is_place(index: ast.expr) -> bool:
+    """Whether it says where an element stands, and no key of a dictionary's."""
+    inner = index.operand if isinstance(index, ast.UnaryOp) else index
+    return isinstance(inner, (ast.Slice, ast.Constant))
 
 
 def _called(node: ast.AST) -> str:

@@ -16,14 +16,18 @@ class Uses(NamedTuple):
 
     grows: tuple[Place, ...] = ()
     empties: bool = False
+    takes: bool = False  # single entries out by their keys
+    counted: bool = False  # something is done by how many there are, as where they are bounded
     asked: bool = False
     escapes: bool = False  # it is handed to something that may do anything with it
 
     @property
     def verdict(self) -> str:
-        """kept, emptied, cache, or unknown where no line was found that makes it grow, or others may empty it."""
+        """kept, emptied, taken, cache, or unknown: no line was found that makes it grow, or others may empty it."""
         if self.empties:
             return "emptied"
+        if self.takes:
+            return "taken" if self.grows and not (self.escapes or self.counted) else "emptied"
         if self.asked:
             return "cache"
         return "kept" if self.grows and not self.escapes else "unknown"
@@ -50,7 +54,8 @@ def uses(texts: Iterable[tuple[str, str]], path: str, in_function: str = "") -> 
         reader.visit(tree)
         found = Uses(
             found.grows + tuple(reader.grows), found.empties or reader.empties or reader.root_renewed(),
-            found.asked or reader.asked, found.escapes or reader.escapes,
+            found.takes or reader.takes, found.counted or reader.counted, found.asked or reader.asked,
+            found.escapes or reader.escapes,
         )  # fmt: skip
     return found
 

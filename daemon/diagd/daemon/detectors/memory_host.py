@@ -8,7 +8,7 @@ from diagd.daemon.detectors import memory_words, words
 from diagd.daemon.detectors.finding import Finding, Location, Severity
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.growth import Growth, growth
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, Holder, Loader, holder, loader
+from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Holder, Loader, holder, loader
 from diagd.daemon.detectors.memory import (
     LEAST_BYTES,
     Forecast,
@@ -103,6 +103,8 @@ def _own(state: JobState, rank: int, found: Growth) -> Grows:
 def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, data: Loader | None) -> str:
     if held is not None and held.graph and found.steps >= GRAPH_STEPS:
         return "graph"
+    if held is not None and held.verdict == TAKEN and _outgrows(held, found):
+        return "left"
     if held is not None and held.ends:
         return "epoch" if _past_epoch(found, data) and held.verdict == CACHE else ""
     if held is not None and held.only_grows and found.steps >= KEPT_STEPS:
@@ -112,6 +114,12 @@ def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, dat
     if found.steps >= ALONE_STEPS and _alone(state, rank, found):
         return "alone"
     return _why_by_length(found, data)
+
+
+def _outgrows(held: Holder, found: Growth) -> bool:
+    """Whether it is too long and too much for a table of what is under way, from which each entry is taken one day."""
+    large = found.grown >= max(CACHE_BYTES, LONG_PART * found.before)
+    return not held.bounded and found.steps >= CACHE_STEPS and large
 
 
 def _fills(state: JobState, rank: int, found: Growth) -> bool:
@@ -153,7 +161,7 @@ def _workers(state: JobState, rank: int, found: Growth) -> Grows:
     data = loader(state, rank)
     verdicts = {verdict for _, verdict, _ in data.grown} if data is not None else set()
     why = "kept" if KEPT in verdicts and found.steps >= KEPT_STEPS else _why_by_length(found, data)
-    ends = KEPT not in verdicts and bool(verdicts & {CACHE, EMPTIED})
+    ends = KEPT not in verdicts and bool(verdicts & {CACHE, EMPTIED, TAKEN})
     return Grows(rank, WORKER_RSS, found, "" if ends and why != "epoch" else why, ends, None, data)
 
 

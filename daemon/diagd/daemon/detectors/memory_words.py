@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT
+from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN
 from diagd.daemon.detectors.memory import Forecast, size_text
 from diagd.daemon.state.model import Frame
 
@@ -55,6 +55,7 @@ _WHY = {
     "graph": "tensors that still have their graph are kept from step to step, and with each of them all activations"
     " that its backward pass would need",
     "kept": "a container is added to at each step, and nothing in the script takes anything out of it",
+    "left": "entries are put into a container at each step, and not all of them are taken out again",
     "alone": "this rank keeps something at each step that the others, which make the same steps, do not",
     "epoch": "it has grown for longer than once through the data, so it is no cache of them",
     "long": "it has grown steadily for hundreds of steps, longer than caches take to fill",
@@ -64,7 +65,7 @@ _WHY = {
 
 def cause(one: Grows, ahead: Forecast | None) -> Cause:
     """Why it is a leak, as far as that is known; `key` is a fix's."""
-    seen = one.why in ("graph", "kept") and one.what == RSS
+    seen = one.why in ("graph", "kept", "left") and one.what == RSS
     confidence, basis = (0.9, Basis.OBSERVATION) if seen else (0.7 if one.why else 0.4, Basis.INFERENCE)
     key = f"worker_{one.why}" if one.what == WORKER_RSS and one.why == "kept" else one.why or "unknown"
     return Cause(key, _WHY[one.why], confidence, basis, tuple(_evidence(one, ahead)))
@@ -93,6 +94,7 @@ def _evidence(one: Grows, ahead: Forecast | None) -> Iterator[Evidence]:
 def _by_text(path: str, verdict: str, places: tuple[Frame, ...], rank: int) -> Iterator[Evidence]:
     said = {
         KEPT: "; nothing in the script's text takes anything out of it",
+        TAKEN: "; single entries are taken out elsewhere in the script's text",
         EMPTIED: "; it is emptied elsewhere in the script's text",
         CACHE: "; it is looked up before it is filled, as a cache is",
     }
