@@ -293,3 +293,10 @@ def test_shares_of_what_is_clamped_are_known_by_what_is_named_in_front_of_them()
 def test_ratios_that_are_nearly_all_clipped_have_no_gradient() -> None:
     assert Learning(logged(clip_fraction=around(0.92, 0.02, 60))).kinds() == [("clamp_boundary", "warning")]
     assert Learning(logged(clip_fraction=around(0.3, 0.05, 60))).kinds() == []
+
+
+def test_values_that_are_nearly_all_held_at_their_range_have_no_gradient() -> None:
+    (finding,) = Learning(logged(vf_clipfrac=np.full(40, 1.0))).find()
+    assert (finding.kind, finding.causes[0].key) == ("training.clamp_boundary", "value_clip")
+    settles = np.concatenate([np.full(20, 1.0), around(0.3, 0.05, 60)])  # a critic that is new
+    assert Learning(logged(vf_clipfrac=settles)).kinds() == []

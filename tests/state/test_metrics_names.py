@@ -19,6 +19,7 @@ USUAL = {
     "advantage": "advantage adv adv_mean critic/advantages/mean",
     "advantage_std": "adv_std advantages/std",
     "clip_fraction": "clip_fraction clipfrac train/clip_fraction pg_clipfrac clip_ratio/region_mean",
+    "value_clip_fraction": "vf_clipfrac critic/vf_clipfrac value_clip_fraction",
     "perplexity": "perplexity ppl train_ppl",
     "codebook_perplexity": "codebook_perplexity vq/perplexity",
     "codebook_usage": "codebook_usage code_utilization vq_usage",

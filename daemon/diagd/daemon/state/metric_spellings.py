@@ -39,6 +39,10 @@ SPELLINGS: dict[str, str] = {
         "clip fraction|clip frac|clipfrac|clip ratio|clip pct|clipped fraction|frac clipped|policy clipfrac|"
         "policy clip frac|pg clipfrac|pg clip frac|clip rate|ratio clipped|actor clip frac|clip ratio region"
     ),
+    "value_clip_fraction": (
+        "vf clipfrac|vf clip frac|vf clip fraction|value clipfrac|value clip frac|value clip fraction|v clipfrac|"
+        "v clip frac|critic clipfrac|critic clip frac|value clipped fraction|values clip frac|val clipfrac"
+    ),
     "perplexity": "perplexity|ppl",
     "codebook_perplexity": (
         "codebook perplexity|code perplexity|vq perplexity|vq ppl|codebook ppl|code ppl|quantizer perplexity|"

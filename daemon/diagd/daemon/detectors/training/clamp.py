@@ -16,10 +16,16 @@ SHARE = 0.9  # of the vectors at it
 SHARE_RISEN, LOW = 0.75, 0.25  # or so many, where few were at first
 CLIPPED = 0.75  # of the ratios: healthy runs clip a tenth to a third of them (arXiv:2005.12729)
 SHARES = (
-    ("clamp_share", SHARE, "most of what is clamped lies at its limit"),
+    ("clamp_share", SHARE, "most of what is clamped lies at its limit", "clamp"),
     ("clip_fraction", CLIPPED, "most ratios lie outside of the range that they are clipped to, where there is no"
-     " gradient: old and new log-probabilities are not of the same actions, or a step goes too far"),
+     " gradient: old and new log-probabilities are not of the same actions, or a step goes too far", "clamp"),
+    ("value_clip_fraction", SHARE, "most values are held at the range that they may move by in an update, where their"
+     " loss has no gradient: the critic creeps after the returns", "value_clip"),
 )  # fmt: skip
+WHY = {
+    "clamp": "what is clamped grows against its limit: the gradient beyond it is cut off",
+    "value_clip": "the range is small against the returns: it is in their units, unlike that of the policy's ratio",
+}
 SAME = 1e-5  # of the value: no norm that still moves is so constant
 RISEN = 0.8  # of the limit: from below it the norm came
 
@@ -34,13 +40,13 @@ def clamps(scene: Scene) -> Iterator[Finding]:
         if found is not None:
             yield found
             return
-    for wanted, share, said in SHARES:
+    for wanted, share, said, key in SHARES:
         for metric in run.metrics(wanted):
             values = metric.curve.values
             least = min(share, SHARE_RISEN) if np.median(values[:5]) <= LOW else share
             if values.max() <= 1 and lasting(values >= least) >= LASTS:
                 text = f"{metric.name} is {figure(metric.curve.values[-1])}: {said}"
-                yield _finding(run, metric, text, Severity.WARNING, Basis.OBSERVATION)
+                yield _finding(run, metric, text, Severity.WARNING, Basis.OBSERVATION, key)
                 return
 
 
@@ -79,8 +85,8 @@ def _is_still(curve: Curve, top: float) -> bool:
     return bool((np.abs(recent - top) <= SAME * top).all() and curve.values.max() <= top * (1 + SAME))
 
 
-def _finding(run: Run, metric: Metric, text: str, severity: Severity, basis: Basis) -> Finding:
-    why = cause("clamp", "what is clamped grows against its limit: the gradient beyond it is cut off", 0.8,
-                seen(f"{metric.name} {figure(metric.curve.values[-1])}", metric.rank), basis=basis)  # fmt: skip
+def _finding(run: Run, metric: Metric, text: str, severity: Severity, basis: Basis, key: str = "clamp") -> Finding:
+    value = seen(f"{metric.name} {figure(metric.curve.values[-1])}", metric.rank)
+    why = cause(key, WHY[key], 0.8, value, basis=basis)
     return finding("training.clamp_boundary", severity, run.ranks, text, why, names=(metric.name,),
                    step=metric.curve.last_step)  # fmt: skip

@@ -14,7 +14,7 @@ from diagd.daemon.state.metrics_names import PREFIX, canonical, find, part, reso
 
 _REINFORCEMENT = frozenset({
     "reward", "reward_std", "advantage", "advantage_std", "advantage_abs", "advantage_max", "advantage_min",
-    "importance_ratio", "clip_fraction", "zero_std_share", "policy_loss",
+    "importance_ratio", "clip_fraction", "value_clip_fraction", "zero_std_share", "policy_loss",
 })  # fmt: skip
 _ADVERSARIAL = frozenset({
     "d", "g", "disc", "dis", "discriminator", "gen", "generator", "adv", "adversarial", "fake", "real", "d real",
