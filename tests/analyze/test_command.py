@@ -80,6 +80,17 @@ def test_a_recording_gives_the_live_verdict(report: Any) -> None:
     ]
 
 
+def test_an_exception_that_a_rank_stands_in_is_known_from_its_dump(report: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "dump"
+    shutil.copytree(FIXTURES / "dump_folder", folder)
+    box = json.loads((folder / "rank1/box.json").read_text(encoding="utf-8"))
+    box["facts"] = {"exception/handled": [40, "KeyError: 7\t/job/data.py\t11\tload"]}
+    (folder / "rank1/box.json").write_text(json.dumps(box), encoding="utf-8")
+    (incident,) = report(folder)[1]["incidents"]
+    assert (incident["kind"], incident["ranks"]) == ("hang.collective_mismatch", [1])
+    assert "KeyError: 7" in incident["summary"]
+
+
 def test_a_recording_that_ends_before_its_job_is_not_called_clean(report: Any, tmp_path: Path) -> None:
     data = (FIXTURES / "hang.record").read_bytes()
     cut = tmp_path / "cut.record"

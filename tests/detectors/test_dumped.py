@@ -62,10 +62,11 @@ def stack_of(state: str, syscall: str, *, gil: bool = False) -> Stack:
     return Stack(11, "rank", state, (Thread(11, "MainThread", frames, main=True), *others), NOW_S, syscall=syscall)
 
 
-def looked_at(stack: Stack) -> Finding:
+def looked_at(stack: Stack, moved_s: float = 0.0) -> Finding:
+    """Rank 1, whose box last showed something new at that time; 0 where there is none."""
     at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
     state = dumps(2, {0: at_six, 1: [op("ALLREDUCE", 5, site=CALL)]})
-    state.apply([], [state.detail(1).with_(stacks=(stack,))], NOW_S)
+    state.apply([Facts(1, phase_s=moved_s)], [state.detail(1).with_(stacks=(stack,))], NOW_S)
     return only(state)
 
 
@@ -87,6 +88,13 @@ def test_the_one_thread_beside_it_is_named_from_a_dump_as_well() -> None:
 @pytest.mark.parametrize("stack", [stack_of("R", ""), stack_of("S", "nanosleep"), stack_of("S", "futex", gil=True)])
 def test_a_missing_rank_that_runs_sleeps_or_waits_for_the_gil_is_only_missing(stack: Stack) -> None:
     assert looked_at(stack).kind == "hang.rank_missing"
+
+
+@pytest.mark.parametrize(("moved_s", "kind"), [(HUNG_SINCE_S, "rank_blocked"), (NOW_S - 0.02, "rank_missing")])
+def test_one_that_sleeps_is_blocked_there_only_where_its_box_shows_that_it_has_for_long(
+    moved_s: float, kind: str
+) -> None:
+    assert looked_at(stack_of("S", "clock_nanosleep"), moved_s).kind == f"hang.{kind}"
 
 
 def test_a_rank_without_a_dump_is_not_blamed_and_what_it_leaves_open_is_said() -> None:

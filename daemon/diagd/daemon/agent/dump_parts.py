@@ -8,6 +8,7 @@ from diagd.daemon.agent import boxes, native, pyspy, readers, stacks
 from diagd.daemon.agent.dump_context import Context, NotThere, Target, stat_of
 from diagd.daemon.agent.dump_recorder import write_recorder
 from diagd.daemon.agent.procfs import Procfs
+from diagd.daemon.agent.signals import facts_beside
 from diagd.daemon.state.model import Stack
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
@@ -69,11 +70,13 @@ def write_box(context: Context) -> None:
             "identity": box.identity,
             "numbers": {slot.name.lower(): reader.live(slot) for slot in Live},
             "phase": boxes.phase(reader),
+            "phase_s": boxes.time_s(reader, Live.PHASE_NS),
             "step_s": boxes.time_s(reader, Live.STEP_NS),
             "heartbeat_s": boxes.time_s(reader, Live.HEARTBEAT_NS),
             "groups": [asdict(group) for group in boxes.groups(reader)],
             "endings": [asdict(ending) for ending in boxes.endings(reader)],
             "threads": reader.threads(),
+            "facts": facts_beside(box.path, box.rank, box.pid),
         },
     )
     context.operations = boxes.operations(reader, reader.history(layout.RING_RECORDS))

@@ -111,6 +111,16 @@ def thinned(samples: Samples) -> Samples:
     return told
 
 
+def facts_beside(box: Path, rank: int, pid: int) -> dict[str, tuple[int, str]]:
+    """By name, the step and the text of each fact in the signals beside a box; none where they cannot be read."""
+    try:
+        news = SignalReader(box.with_suffix(layout.SUFFIX), rank, pid).news()
+    except (OSError, NoSignals):
+        return {}
+    said = news.strings if news is not None else ()
+    return {said[name]: (step, said[text]) for name, step, text in (news.facts if news is not None else ())}
+
+
 class SignalShelf:
     """The signals of a node's ranks, as they come and go."""
 

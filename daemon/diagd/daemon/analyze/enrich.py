@@ -14,6 +14,8 @@ def enrich(state: JobState, extras: Mapping[int, RankFolder]) -> None:
         state.apply([_facts(extra, state)], [_detail(extra, state)], state.now_s)
         if not extra.box and not state.why_not_known(rank) and not state.detail(rank).recorder:
             state.not_known["", rank] = "left no record of its operations"
+        for name, (step, text) in extra.facts.items():
+            state.signals.put_fact(rank, name, step, text)
         for group in extra.groups:
             if group.enqueued >= 0:
                 state.not_known.pop((group.name, rank), None)
@@ -31,6 +33,7 @@ def _facts(extra: RankFolder, state: JobState) -> Facts:
         main_state=str(extra.process.get("state") or "S")[:1],
         step=extra.number("step"),
         step_s=float(extra.box.get("step_s") or 0.0),
+        phase_s=float(extra.box.get("phase_s") or 0.0),
         phase=str(extra.box.get("phase") or "other"),
         heartbeat_s=float(extra.box.get("heartbeat_s") or 0.0),
         operations=max(extra.number("operations"), 0),

@@ -31,6 +31,7 @@ class RankFolder:
     endings: tuple[Ending, ...] = ()
     stacks: tuple[Stack, ...] = ()
     ended: bool = False
+    facts: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -118,6 +119,7 @@ def _rank_folder(rank: int, path: Path, ended: bool, problems: dict[str, str]) -
     found.operations = _converted(path / "collectives.json", tuple[Operation, ...], problems)
     try:
         found.groups = msgspec.convert(found.box.get("groups") or (), tuple[Group, ...])
+        found.facts = msgspec.convert(found.box.get("facts") or {}, dict[str, tuple[int, str]])
         found.endings = msgspec.convert(found.box.get("endings") or (), tuple[Ending, ...])
     except msgspec.ValidationError as exc:
         problems[str(path / "box.json")] = f"is not what diagd writes: {exc}"

@@ -11,7 +11,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Stack
 
 _HELD = re.compile(r"held by process (\d+)")
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
+SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING = frozenset({
     "read", "openat", "open", "recvfrom", "recvmsg", "flock", "fcntl", "wait4", "waitid", "poll", "select",
 })  # fmt: skip
@@ -107,7 +107,7 @@ def _all_sleep(scene: Scene, root: Root) -> bool:
 
 
 def _sleeps(detail: Detail) -> bool:
-    return detail.stack is not None and detail.stack.syscall in _SLEEPS
+    return detail.stack is not None and detail.stack.syscall in SLEEPS
 
 
 def _idles_instead(scene: Scene, root: Root) -> bool:
@@ -135,7 +135,7 @@ def how_it_rests(root: Root) -> str:
         return companions.LOCK + _of_a_queue(stack)
     if syscall in _BLOCKING:
         return f"is blocked in {syscall}()"
-    if syscall in _SLEEPS:
+    if syscall in SLEEPS:
         return "sleeps"
     return f"is in system call {syscall}()" if syscall else "does not move"
 

@@ -7,7 +7,7 @@ Where a dump folder holds its stack, one look at it is there: enough to see what
 from collections.abc import Iterator
 
 from diagd.daemon.detectors import companions, elsewhere, words
-from diagd.daemon.detectors.blocked import RESTING, how_it_rests
+from diagd.daemon.detectors.blocked import RESTING, SLEEPS, how_it_rests
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.root import Root, finding_of, waiting_text
@@ -16,6 +16,7 @@ from diagd.daemon.state.job import OTHERS
 from diagd.daemon.state.model import Detail, Operation
 
 _ASLEEP = ("S", "D")
+STOOD = 0.8  # of what the others have waited for
 
 
 def never_entered(scene: Scene, root: Root) -> Finding | None:
@@ -23,7 +24,7 @@ def never_entered(scene: Scene, root: Root) -> Finding | None:
     wait = next((w for d in root.dependents if (w := scene.graph.for_whom.get((d, root.rank)))), None)
     if wait is None or root.waited_s < scene.late_s:
         return None
-    if rests := _rests(root):
+    if rests := _rests(scene, root):
         return _resting(scene, root, wait, rests)
     last = _last(root.detail, wait)
     kind = "hang.p2p_unmatched" if wait.kind == "p2p" else "hang.data_starved" if root.starved else "hang.rank_missing"
@@ -39,12 +40,24 @@ def never_entered(scene: Scene, root: Root) -> Finding | None:
     return finding_of(scene, root, kind, severity, cause, said, sure=True)
 
 
-def _rests(root: Root) -> str:
-    """What its main thread slept in when it was looked at; empty where it did not, or may wait for the GIL."""
+def _rests(scene: Scene, root: Root) -> str:
+    """What its main thread slept in when it was looked at; empty where it did not, or may wait for the GIL.
+
+    A sleep of its own will may be a short one between two steps, unless its box tells that there were none for long.
+    """
     stack = root.detail.stack
     if stack is None or stack.state not in _ASLEEP or root.place is None or any(t.holds_gil for t in stack.threads):
         return ""
-    return how_it_rests(root) if stack.syscall in RESTING else ""
+    stands = stack.syscall in RESTING or (stack.syscall in SLEEPS and _stood_s(scene, root) >= STOOD * root.waited_s)
+    return how_it_rests(root) if stands else ""
+
+
+def _stood_s(scene: Scene, root: Root) -> float:
+    """For how long the rank's box, where the dump has it, had shown no step, no phase and no operation."""
+    c, rank = scene.state.columns, root.rank
+    ended = (op.returned_s or op.entered_s for op in root.detail.history)
+    moved_s = max(float(c.step_s[rank]), float(c.phase_s[rank]), *ended, 0.0)
+    return scene.state.now_s - moved_s if moved_s > 0 else 0.0
 
 
 def _resting(scene: Scene, root: Root, wait: Wait, how: str) -> Finding:
