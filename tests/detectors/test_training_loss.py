@@ -208,6 +208,26 @@ def test_a_jump_is_a_spike_until_it_is_seen_not_to_come_back() -> None:
     assert ("loss_divergence", "critical") in Learning({"loss": loss}).kinds()
 
 
+@pytest.mark.parametrize(
+    ("best", "then", "told"),
+    [
+        (2.5, 7.5 + 0.0 * np.arange(90), True),  # above the 5 that the run began with, and it stays there
+        (3.0, 7.5 + 0.0 * np.arange(40), False),  # not for long
+        (3.0, 4.5 + 0.0 * np.arange(90), False),  # below it: not all is lost
+        (1.0, np.linspace(8.0, 5.2, 90), False),  # harder data, and it learns them
+        (4.0, 7.5 + 0.0 * np.arange(90), False),  # there was not much to lose
+    ],
+)
+def test_a_loss_that_has_lost_all_that_it_had_learned_and_stays_there_has_diverged(
+    best: float, then: Floats, told: bool
+) -> None:
+    levels = np.concatenate([np.linspace(5.0, 5.0, 10), np.linspace(5.0, best, 60), then])
+    loss = levels * np.exp(0.03 * rng().standard_normal(len(levels)))
+    found = [one for one in Learning({"loss": loss}).find() if one.kind == "training.loss_divergence"]
+    assert bool(found) is told
+    assert all(one.step is not None and 70 <= one.step <= 80 for one in found)
+
+
 def test_a_loss_on_its_way_back_has_not_diverged() -> None:
     back = np.concatenate([falling(80), np.linspace(20.0, 2.0, 40), falling(60, begin=2.0)])
     assert ("loss_divergence", "warning") not in Learning({"loss": back}).kinds()

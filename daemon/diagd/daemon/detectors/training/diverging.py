@@ -29,6 +29,7 @@ BLOWN_FOR = 5
 MOST = 0.5  # of the ranks
 # Of the entropy of a classifier's targets: what was learned, and where nothing of it is left, for so many samples.
 LEARNT, CHANCE, STAYS = 0.7, 0.97, 64
+MUCH, FALLS = 0.6, 0.98  # of the loss that the run began with, at the best; of itself, and it is on its way back
 WORSE_BY, PARTS = 1.5, 4  # of that entropy; of the run, each worse than the one before
 
 
@@ -81,8 +82,10 @@ def diverging(rank: int, curve: Curve, wild: bool = False) -> Divergence | None:
     """Whether one series does."""
     if not len(curve.values) or float(np.median(curve.values[-BLOWN_FOR:])) <= curve.begin():
         return None  # as good as all healthy runs: nothing more is computed for them
-    found = _blown(rank, curve, UNIT if wild else 1e-12) or (None if wild else _rising(rank, curve))
-    return found._replace(lost=_left_at(curve, found)) if found is not None else None
+    found = _blown(rank, curve, UNIT if wild else 1e-12)
+    if found is None and not wild:
+        found = _rising(rank, curve) or _undone(rank, curve)
+    return found._replace(lost=found.lost or _left_at(curve, found)) if found is not None else None
 
 
 def _left_at(curve: Curve, found: Divergence) -> int:
@@ -136,6 +139,20 @@ def _blown(rank: int, curve: Curve, unit: float) -> Divergence | None:
         return None
     at = int(np.argmin(values))
     return Divergence(rank, int(curve.steps[at]), float(values[at]), float(np.median(last)), True)
+
+
+def _undone(rank: int, curve: Curve) -> Divergence | None:
+    """Whether all that was learned, which was much, is gone, for so many samples that it does not come back."""
+    if len(curve.values) < LEAST + STAYS or curve.values.min() <= 0:
+        return None
+    smooth = rolling_median(curve.values, WIDTH)
+    at, stays = int(smooth.argmin()), smooth[-STAYS:]
+    first, last = (float(np.median(part)) for part in np.array_split(stays, PARTS)[:: PARTS - 1])
+    if smooth[at] > MUCH * curve.begin() or stays.min() < curve.begin() or last < FALLS * first:
+        return None  # harder data come down again
+    above = np.flatnonzero(smooth < curve.begin())
+    since = int(curve.steps[above[-1] + WIDTH])
+    return Divergence(rank, int(curve.steps[at + WIDTH - 1]), float(smooth[at]), float(smooth[-1]), False, since)
 
 
 def _rising(rank: int, curve: Curve) -> Divergence | None:
