@@ -164,6 +164,8 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     key = f"{how.value}_by_hand" if how in _BY_HAND and (by_hand or replicas) else how.value
+    if how is How.LOST and first.is_tie:
+        key = "lost_tied"  # no rank is named whose host could be taken out
     if kind == "divergence.parameter" and narrowed.are_places(how, found):
         key = "flipped"
     cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
@@ -205,7 +207,7 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     first = found[0]
     when = f"since step {first.since}" if first.since else "from before the first step"
     equal = first.entry.agreement.last_equal
-    if how is How.CHANGED and 0 <= equal < first.since - 1:  # digests are sampled
+    if how in (How.CHANGED, How.STOPPED, How.CLIPPED) and 0 <= equal < first.since - 1:  # digests are sampled
         when = f"since a step from {equal + 1} to {first.since}"
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
     if found[0].entry.where is not None and len(found) == 1:
