@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from diagd.daemon.detectors import meetings, rates, words
+from diagd.daemon.detectors import meetings, rates, unstepped_ranks, words
 from diagd.daemon.detectors.differing import Parted
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.ledger import minority
@@ -36,10 +36,34 @@ class Told(NamedTuple):
 
 def apart(state: JobState) -> list[Told]:
     """One for each set of ranks that belong together: the steps first, as settings go by them."""
+    if (idle := _unstepped(state)) is not None:
+        return [idle]
     together = _together(state)
     found = [_steps(state, ranks) or _settings(state, ranks) for ranks in together]
     found += [_steps(state, ranks) for ranks in _once_together(state) if ranks not in together]
     return [told for told in found if told is not None]
+
+
+def _unstepped(state: JobState) -> Told | None:
+    """Ranks that no longer step at all: of these nothing else can be compared."""
+    sets = {replicas.ranks for replicas in replicas_of(state) if replicas.wrapper}
+    sets |= {shards.ranks for shards in shards_of(state)}
+    for ranks in sorted(sets):
+        found = unstepped_ranks.stopped(state, ranks)
+        if found is not None:
+            others = words.ranks_text(set(ranks) - set(found.ranks))
+            text = (
+                f"{words.ranks_text(found.ranks)} {words.verb(found.ranks, 'has', 'have')} made no optimizer step since"
+                f" step {found.after}, and {others} {found.missing}, though all go through the same backward passes"
+            )
+            said = f"{found.met} collectives of all ranks entered since its last step {found.after}"
+            why = "optimizer.step() is no longer called there: a branch, a filter of losses or an early stop that the"
+            cause = Cause("unstepped", f"{why} others do not take", 0.9, Basis.OBSERVATION,
+                          (Evidence(said, "probe", found.ranks[0], found.after),))  # fmt: skip
+            text += ". The run goes on, with weights of different steps"
+            step = found.after + 1
+            return Told(_finding("divergence.step", found.ranks, text, cause, ("optimizer.step",), step), ranks, step)
+    return None
 
 
 def _together(state: JobState) -> list[tuple[int, ...]]:
