@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -156,6 +156,21 @@ def test_a_wrapper_over_a_single_rank_makes_nothing_the_same() -> None:
         told = {(one.placement.text[-12:], one.placement.peers, one.placement.local)
                 for name, one in found(title).items() if name.endswith(".weight")}  # fmt: skip
         assert told == {(" of one rank", None, False)}, title
+    del kept
+
+
+@pytest.mark.usefixtures("four_ranks")
+def test_replicas_whose_shards_are_on_one_rank_each_are_meant_to_agree_though_torch_reduces_nothing() -> None:
+    mesh = init_device_mesh("cpu", (4, 1), mesh_dim_names=("replicate", "shard"))
+    kept = FullyShardedDataParallel(
+        Spire(), device_mesh=mesh, sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )  # fmt: skip
+    weights = [one for name, one in found("Spire").items() if name.endswith(".weight")]
+    assert weights
+    assert {(one.placement.text, one.placement.peers) for one in weights} == {
+        ("fsdp NO_SHARD of one rank", (0, 1, 2, 3))
+    }
     del kept
 
 

@@ -157,7 +157,10 @@ def _fsdp(module: Any) -> Wrapped:
     strategy = getattr(module.sharding_strategy, "name", "")
     text = f"fsdp {strategy}"
     if is_alone(_ranks(module.process_group)):
-        return Wrapped(_alone(text), _alone(text), frozenset())
+        # Of replicas whose shards are on one rank each, torch makes models that are not split, and reduces nothing.
+        meant = getattr(module, "_inter_node_pg", None)
+        alone = _among(f"{text}{ALONE}", _ranks(meant)) if meant is not None else _alone(text)
+        return Wrapped(alone, alone, frozenset())
     if strategy == "NO_SHARD":
         parameters = _among(text, _ranks(module.process_group))
     elif strategy.startswith("HYBRID") or strategy.startswith("_HYBRID"):
