@@ -286,6 +286,14 @@ def test_a_sampler_that_is_not_told_of_the_next_epoch_is(told: Callable[[], Told
     assert found["data/sampler"] == {1: "DistributedSampler rank 1 of 2"}
 
 
+def test_what_torchs_own_sampler_shuffles_with_is_told(told: Callable[[], Told]) -> None:
+    samples = torch.utils.data.TensorDataset(torch.zeros(10))
+    sampler = torch.utils.data.DistributedSampler(samples, num_replicas=2, rank=1, seed=7)
+    sampler.set_epoch(3)
+    Iterator4(sampler).gives(1, 2)
+    assert told()["data/shuffle"] == {1: "1 2 10 7 3"}
+
+
 def test_nothing_is_looked_at_while_the_model_is_evaluated(told: Callable[[], Told]) -> None:
     batches._looked["step"] = -1
     STATE.evaluating = True

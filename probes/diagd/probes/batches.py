@@ -4,6 +4,7 @@
     data/worker_groups   turns in which each worker has given one batch, as far as they were looked at
     data/worker_repeats  of those, turns in which all gave the same batch, and another than in the turn before
     data/sampler         fact: the sampler's class, and of a DistributedSampler its rank and number of replicas
+    data/shuffle         fact: "rank replicas samples seed epoch" of a DistributedSampler that shuffles
     data/same_order      fact: a shuffling sampler that was asked for another epoch without being told so
 
 Both are of training alone: no gradients, or a model that was told to evaluate, and nothing is looked at.
@@ -98,6 +99,9 @@ def _look_at_sampler(iterator: Any) -> None:
         text += f" rank {mine.get('rank')} of {mine.get('num_replicas')}"
         if mine.get("shuffle") and type(mine.get("epoch")) is int:
             _note_epoch(sampler, kinds[0], mine["epoch"])
+            told = [mine.get(name) for name in ("rank", "num_replicas", "total_size", "seed", "epoch")]
+            if all(type(number) is int for number in told):
+                SIGNALS.fact("data/shuffle", " ".join(map(str, told)))
     SIGNALS.fact("data/sampler", text)
 
 
