@@ -288,7 +288,7 @@ def test_a_sampler_that_is_not_told_of_the_next_epoch_is(told: Callable[[], Told
 
 def test_what_torchs_own_sampler_shuffles_with_is_told(told: Callable[[], Told]) -> None:
     samples = torch.utils.data.TensorDataset(torch.zeros(10))
-    sampler = torch.utils.data.DistributedSampler(samples, num_replicas=2, rank=1, seed=7)
+    sampler: Any = torch.utils.data.DistributedSampler(samples, num_replicas=2, rank=1, seed=7)
     sampler.set_epoch(3)
     Iterator4(sampler).gives(1, 2)
     assert told()["data/shuffle"] == {1: "1 2 10 7 3"}
