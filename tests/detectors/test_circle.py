@@ -42,6 +42,17 @@ def test_the_one_rank_that_is_out_of_order_is_the_culprit() -> None:
     assert (found.locations[0].rank, found.locations[0].frame.line) == (3, 77)
 
 
+def test_ranks_at_one_line_in_groups_that_are_rows_of_a_mesh_stand_alike() -> None:
+    rows = job(4, groups={"row 0": (0, 2), "row 1": (1, 3), "all": (0, 1, 2, 3)})
+    for rank in range(4):
+        if rank < 2:
+            rows.waits(rank, seq=9, group=f"row {rank}", site=at("fit", line=82))
+        else:
+            rows.waits(rank, seq=3, group="all", site=at("fit", line=87))
+    found = rows.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.group_cycle", (0, 1, 2, 3))  # two by two: a tie
+
+
 def test_who_waits_for_the_circle_is_a_victim() -> None:
     behind = job(4, groups={"a": (0, 1), "b": (0, 1), "c": (1, 2), "d": (2, 3)})
     behind.waits(0, seq=1, group="a").waits(1, seq=1, group="b").waits(2, seq=1, group="c").waits(3, seq=1, group="d")

@@ -25,7 +25,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
-    if "p2p" in kinds and _history_is_coming(scene, waits):
+    if _history_is_coming(scene, waits):
         return None
     odd = odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
     tags = _tags_apart(waits)
@@ -92,9 +92,30 @@ def _standing_elsewhere(waits: dict[int, Wait]) -> tuple[tuple[int, ...], bool]:
     for rank, wait in sorted(waits.items()):
         op = wait.op
         by_place[(op.name, rank, op.peer) if wait.kind == "p2p" else (op.name, op.group, op.seq)].append(rank)
-    ranked = sorted(by_place.values(), key=lambda ranks: (-len(ranks), ranks))
+    ranked = sorted(_with_siblings(list(by_place.values()), waits), key=lambda ranks: (-len(ranks), ranks))
     culprits, tie = minority(ranked)
     return (culprits, tie) if culprits else (tuple(sorted(waits)), True)
+
+
+def _with_siblings(classes: list[list[int]], waits: dict[int, Wait]) -> list[list[int]]:
+    """The same; ranks that stand at one line in groups that are lines of one mesh, as its rows are, stand alike."""
+    found: list[list[int]] = []
+    for ranks in classes:
+        like = next((other for other in found if _are_siblings(waits[other[0]], waits[ranks[0]])), None)
+        if like is None:
+            found.append(list(ranks))
+        else:
+            like += ranks
+    return [sorted(ranks) for ranks in found]
+
+
+def _are_siblings(one: Wait, other: Wait) -> bool:
+    sites = one.op.site, other.op.site
+    if {one.kind, other.kind} != {"collective"} or sites[0] is None or sites[1] is None:
+        return False
+    alike = (one.op.name, sites[0].file, sites[0].line) == (other.op.name, sites[1].file, sites[1].line)
+    mine, theirs = set(one.members), set(other.members)
+    return alike and len(mine) == len(theirs) and mine.isdisjoint(theirs)
 
 
 def _doing(wait: Wait) -> str:

@@ -65,7 +65,8 @@ def detect(state: JobState, failed: Failed | None = None) -> tuple[Finding, ...]
     scene = scene_of(state)
     found = _found(PROMPT, scene, failed) + _of_training(scene, failed)
     for guess in LAST_RESORTS:
-        if not any(f.severity == Severity.CRITICAL for f in found):
+        # What the job goes on with does not say why it fell.
+        if not any(f.severity == Severity.CRITICAL and not f.goes_on for f in found):
             found += _found((guess,), scene, failed)
     told = _deepest(_together(without_consequences(found)))
     return tuple(sharing.with_sharers(scene, threads.with_fallen(scene, one)) for one in told)
@@ -223,7 +224,7 @@ OF_TRAINING: tuple[Detector, ...] = (
     *NUMERICS,
     *TRAINING,
 )
-# Asked, in this order, only where nothing critical was found.
+# Asked, in this order, only where nothing critical was found that would have ended the job.
 LAST_RESORTS: tuple[Detector, ...] = (parted.parted, ended.unexplained)
 
 # Of findings about the same ranks the earlier in this order is the deeper cause.
