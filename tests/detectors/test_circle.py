@@ -6,6 +6,7 @@ from tests.detectors.states import Job, at, critical, job
 from diagd.daemon.detectors import history
 from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.state.model import Group
 
 
 def two_groups_in_opposite_order() -> Job:
@@ -51,6 +52,20 @@ def test_ranks_at_one_line_in_groups_that_are_rows_of_a_mesh_stand_alike() -> No
             rows.waits(rank, seq=3, group="all", site=at("fit", line=87))
     found = rows.passes(2).finds()
     assert (found.kind, found.ranks) == ("hang.group_cycle", (0, 1, 2, 3))  # two by two: a tie
+
+
+def test_groups_that_were_made_in_another_order_on_some_ranks_are_told_by_their_numbers() -> None:
+    """Each rank has made the pairs that it is a member of alone: 0 and 3 are in the third group of one, the first of
+    the other."""
+    pairs = job(4)
+    made = {0: ((0, 1), (0, 2), (0, 3)), 1: ((0, 1), (1, 2), (1, 3)), 2: ((0, 2), (1, 2), (2, 3)), 3: ((0, 3), (1, 3))}
+    for rank, groups in made.items():
+        whole = pairs.ranks[rank].detail.groups
+        mine = tuple(Group(str(number), members) for number, members in enumerate(groups, 1))
+        pairs.ranks[rank].detail = pairs.ranks[rank].detail.with_(groups=(*whole, *mine))
+    found = pairs.waits(0, "ALLGATHER", seq=1, group="3").waits(3, "ALLGATHER", seq=1, group="1").passes(2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.group_cycle", (2, 3), "made")
+    assert "group 1 is of ranks 0,1 on ranks 0,1; of ranks 0,2 on rank 2; of ranks 0,3 on rank 3" in found.summary
 
 
 def test_who_waits_for_the_circle_is_a_victim() -> None:

@@ -3,10 +3,11 @@
 from collections import defaultdict
 
 from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors.creating import named_apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
 from diagd.daemon.detectors.ledger import UNNAMED, minority
-from diagd.daemon.detectors.odd_on_circle import left_alone, odd_on, out_of_order
+from diagd.daemon.detectors.odd_on_circle import Odd, left_alone, odd_on, out_of_order
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 
@@ -27,11 +28,12 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     kind = _kind(kinds, {w.op.group for w in waits.values()})
     if _history_is_coming(scene, waits):
         return None
-    odd = odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
+    makers, made = named_apart(scene, waits)
+    odd = Odd(makers, "") if makers else odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
     tags = _tags_apart(waits)
     culprits, tie = (odd.ranks, False) if odd.ranks and not tags else _standing_elsewhere(waits)
     dependents = scene.graph.waiting_for(component)
-    first = waits[culprits[0]]
+    first = waits[next((rank for rank in culprits if rank in waits), component[0])]
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
     return Finding(
         kind=kind,
@@ -42,9 +44,9 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         op_name=first.op.name,
         op_seq=first.op.seq,
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
-        summary=tags or _summary(scene, component, waits, culprits, tie, odd.said),
+        summary=tags or _summary(scene, component, waits, culprits, tie, odd.said, made),
         locations=locations,
-        causes=(_cause(scene, component, waits, tie, kind, tags),),
+        causes=(_cause(scene, component, waits, tie, kind, tags, made),),
         step=scene.step(component),
         sure=True,
         since_s=max(w.since_s for w in waits.values()),
@@ -132,11 +134,14 @@ def _path(scene: Scene, component: tuple[int, ...]) -> tuple[int, ...]:
 
 def _summary(
     scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], culprits: tuple[int, ...], tie: bool, said: str,
+    made: str,
 ) -> str:  # fmt: skip
     path = [r for r in _path(scene, component) if r in waits]
     shown = path if tie else [*culprits, *(r for r in path if r not in culprits)]
     steps = "; ".join(_doing(waits[r]) for r in shown[:4] if r in waits)
     who = "" if tie else f"{words.ranks_text(culprits)} {said or out_of_order(culprits, waits)}: "
+    if made:
+        return words.shortened(f"{made}; so {steps} wait for each other in vain.")
     return words.shortened(
         f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
     )
@@ -163,7 +168,7 @@ _APART = (
 
 
 def _cause(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str, tags: str
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str, tags: str, made: str
 ) -> Cause:  # fmt: skip
     evidence = []
     path = _path(scene, component)
@@ -174,7 +179,9 @@ def _cause(
                 Evidence(f"{_doing(wait)} waits for rank {after}", wait.op.source, rank, scene.step((rank,)))
             )
     key, text = _APART if kind == "hang.p2p_unmatched" and left_alone(waits) else _WHY[kind]
-    if tags:
+    if made:
+        key, text = "made", "every rank must make all groups, in one order, also those that it is no member of"
+    elif tags:
         key, text = "tags", "the tags of a send and its receive differ; which of the two is right cannot be told"
     elif tie:
         text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"

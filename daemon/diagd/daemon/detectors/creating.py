@@ -5,6 +5,7 @@ same order, also those it is no member of (torch's documentation of `new_group`)
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
@@ -39,6 +40,26 @@ def other_order(scene: Scene, wait: Wait) -> Finding | None:
         causes=(Cause("not_joined", why, 0.95, Basis.OBSERVATION, evidence),), step=scene.step(everyone),
         since_s=wait.since_s, sure=True, key="creation",
     )  # fmt: skip
+
+
+def named_apart(scene: Scene, waits: Mapping[int, Wait]) -> tuple[tuple[int, ...], str]:
+    """The ranks that have made other groups under a number than most, where some of these wait; and that in words.
+
+    A rank's group meets those of the same number: made in another order, it is another one.
+    """
+    by_name: dict[str, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for rank, detail in sorted(scene.state.details.items()):
+        for group in detail.groups:
+            by_name[group.name][tuple(sorted(group.ranks))].append(rank)
+    waited = {wait.op.group for wait in waits.values() if wait.kind == "collective"}
+    apart = {name: sides for name, sides in by_name.items() if name.isdecimal() and len(sides) > 1}
+    if not waited & apart.keys():
+        return (), ""
+    name = min(apart, key=int)
+    sides = sorted(apart[name].items(), key=lambda side: (-len(side[1]), side[1]))
+    culprits, _ = minority([ranks for _, ranks in sides])
+    said = "; ".join(f"of {words.ranks_text(who)} on {words.ranks_text(ranks)}" for who, ranks in sides[:MOST_SHOWN])
+    return culprits, f"the ranks have made their groups in different orders: group {name} is {said}"
 
 
 def _summary(scene: Scene, number: int, sides: list[list[int]], tie: bool) -> str:
