@@ -195,6 +195,22 @@ def test_equal_generators_of_which_each_step_draws_are_named(loop: float, inside
     assert "random numbers" in found.summary
 
 
+def by_pairs(rank: int, step: int) -> float:
+    return 1000.0 * (rank // 2) + step
+
+
+def test_generators_that_stand_alike_on_a_part_of_the_replicas_are_named_where_each_sees_samples_of_its_own() -> None:
+    one = {"input": apart, "loss": apart, **numbers(624, 0, rng=lambda r, s: alike(r, s) if r < 2 else apart(r, s))}
+    assert seen(one, 4).finds().ranks == (0, 1)
+    both = seen({"input": apart, "loss": apart, **numbers(624, 0, rng=by_pairs)}, 4).finds()
+    assert (both.ranks, both.names) == ((0, 1, 2, 3), ("rng", "seed"))
+    assert "ranks 0,1 draw the same" in both.summary
+    assert "so do ranks 2,3" in both.summary
+    shared = {"input": by_pairs, "loaded": by_pairs, "loss": apart}  # a sample that two ranks share, as under TP
+    made = seen({**shared, **numbers(624, 0, rng=by_pairs)}, 4)
+    assert [one for one in made.find() if "rng" in one.names] == []
+
+
 def test_numbers_drawn_where_no_forward_pass_was_seen_are_worth_knowing_and_no_more() -> None:
     assert seen({"loaded": apart, **numbers(0, 624)}).finds().severity is Severity.INFO
 

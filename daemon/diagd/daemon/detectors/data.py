@@ -20,7 +20,7 @@ from diagd.daemon.detectors.replicas import (
     streak,
 )
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.seeds import same_numbers
+from diagd.daemon.detectors.seeds import same_numbers, same_numbers_of_some
 from diagd.daemon.state.job import JobState
 
 SEEN = 6  # steps in a row at which inputs must be equal: a small dataset can repeat by chance, not so often
@@ -33,7 +33,8 @@ def same_data(scene: Scene) -> Iterator[Finding]:
     """One finding for each set of replicas that train on the same input; else one for equal random numbers."""
     for replicas in replicas_of(scene.state):
         found = _same_batch(scene.state, replicas)
-        drawn = (same_numbers(scene.state, replicas), *same_host_numbers(scene.state, replicas))
+        numbers = same_numbers(scene.state, replicas) or same_numbers_of_some(scene.state, replicas)
+        drawn = (numbers, *same_host_numbers(scene.state, replicas))
         if found is None and not any(drawn):
             yield from _same_batch_of_some(scene.state, replicas)
         if found is None:

@@ -1,5 +1,7 @@
 """Replicas whose random number generators stand alike while each step draws of them."""
 
+from dataclasses import replace
+
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.replicas import Replicas, SideBySide, alike, equal, side_by_side, streak
@@ -19,6 +21,33 @@ def same_numbers(state: JobState, replicas: Replicas) -> Finding | None:
         if found is not None:
             return found
     return None
+
+
+def same_numbers_of_some(state: JobState, replicas: Replicas) -> Finding | None:
+    """The same among a part of the replicas that see samples of their own: seeded by the index of their node, say."""
+    seen = side_by_side(state, replicas.ranks, "data/rng") if len(replicas.ranks) > 2 else None
+    if seen is None or len(seen.steps) < LOOKS:
+        return None
+    classes: dict[bytes, list[int]] = {}
+    for rank, values in zip(replicas.ranks, seen.values, strict=True):
+        classes.setdefault(values[-LOOKS:].tobytes(), []).append(rank)
+    parts = [tuple(ranks) for ranks in classes.values() if 1 < len(ranks) < len(replicas.ranks)]
+    found = [one for ranks in parts if _see_their_own(state, ranks) and (one := _drawn_alike(state, ranks, ""))]
+    if len(found) < 2:
+        return found[0] if found else None
+    others = " and ".join(words.ranks_text(one.ranks) for one in found[1:])
+    ranks = tuple(sorted(rank for one in found for rank in one.ranks))
+    return replace(found[0], ranks=ranks, summary=words.shortened(f"{found[0].summary}; so do {others} among them"))
+
+
+def _see_their_own(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether no two of these ranks had the same batch: those that share a sample (tensor parallel) have."""
+    name = "data/loaded" if state.signals.ranks("data/loaded") else "data/input"
+    seen = side_by_side(state, ranks, name)
+    if seen is None or len(seen.steps) < LOOKS:
+        return False
+    newest = seen.values[:, -LOOKS:]
+    return all(len(set(column)) == len(ranks) for column in newest.T.tolist())
 
 
 def _drawn_alike(state: JobState, ranks: tuple[int, ...], device: str) -> Finding | None:
