@@ -285,6 +285,30 @@ def test_what_ranks_send_before_they_train_is_no_communication_of_theirs() -> No
     assert made.finds().kind == "divergence.parameter"
 
 
+@pytest.mark.parametrize(
+    ("part", "step", "operations", "told"),
+    [
+        ("of 3", 40, 3, True),  # a pass is over, and nothing was exchanged in it
+        ("of 3", 1, 3, False),  # they may average their weights at its end
+        ("of 3", 40, 9, False),  # as they do here
+        ("of 3 accelerate", 1, 3, True),
+        ("of 1", 40, 3, False),  # each has a dataset of its own
+    ],
+)
+def test_ranks_that_share_a_dataset_and_exchange_nothing_train_models_of_their_own_unasked(
+    part: str, step: int, operations: int, told: bool
+) -> None:
+    made = training({PLAIN: lambda rank, step: own(rank, step) if step else 5, replace(PLAIN, kind="gradient"): own})
+    for rank, placed in made.ranks.items():
+        placed.facts.operations = operations
+        made.state.signals.put_fact(rank, "data/exchanges", 9, "none")
+        signals(made.state, rank, "step/collectives", [1, 2, 3], [1.0] * 3)
+        which = rank if "3" in part else 0
+        made.state.signals.put_fact(rank, "data/part", step, f"{which} {part}")
+    made.passes(1.0)
+    assert [one.kind for one in made.find()] == (["divergence.gradient"] if told else [])
+
+
 def test_replicas_whose_wrapper_has_a_rank_alone_are_told_so_where_they_share_no_sample() -> None:
     alone = replace(PLAIN, placement="ddp of one rank")
     gradient = replace(alone, kind="gradient")

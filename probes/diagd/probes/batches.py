@@ -4,6 +4,7 @@
     data/worker_groups   turns in which each worker has given one batch, as far as they were looked at
     data/worker_repeats  of those, turns in which all gave the same batch, and another than in the turn before
     data/sampler         fact: the sampler's class, and of a DistributedSampler its rank and number of replicas
+    data/part            fact: "0 of 4", which part of one dataset a sampler gives this rank; "0 of 4 accelerate"
     data/shuffle         fact: "rank replicas samples seed epoch" of a DistributedSampler that shuffles
     data/same_order      fact: a shuffling sampler that was asked for another epoch without being told so
 
@@ -88,6 +89,7 @@ def _in_turn(iterator: Any, number: int, value: int) -> None:
 def _look_at_sampler(iterator: Any) -> None:
     sampler = iterator.__dict__.get("_index_sampler")
     while sampler is not None:
+        _note_part(sampler.__dict__, "process_index", "num_processes", type(sampler).__module__.partition(".")[0])
         inner = sampler.__dict__.get("sampler") or sampler.__dict__.get("batch_sampler")
         if inner is None or not hasattr(inner, "__dict__"):
             break
@@ -97,12 +99,19 @@ def _look_at_sampler(iterator: Any) -> None:
     if "DistributedSampler" in kinds:
         mine = sampler.__dict__
         text += f" rank {mine.get('rank')} of {mine.get('num_replicas')}"
+        _note_part(mine, "rank", "num_replicas")
         if mine.get("shuffle") and type(mine.get("epoch")) is int:
             _note_epoch(sampler, kinds[0], mine["epoch"])
             told = [mine.get(name) for name in ("rank", "num_replicas", "total_size", "seed", "epoch")]
             if all(type(number) is int for number in told):
                 SIGNALS.fact("data/shuffle", " ".join(map(str, told)))
     SIGNALS.fact("data/sampler", text)
+
+
+def _note_part(held: dict[str, Any], index: str, count: str, whose: str = "") -> None:
+    which, of = held.get(index), held.get(count)
+    if type(which) is int and type(of) is int and of > 1:
+        SIGNALS.fact("data/part", f"{which} of {of} {whose}".rstrip())
 
 
 def _note_epoch(sampler: Any, kind: str, epoch: int) -> None:

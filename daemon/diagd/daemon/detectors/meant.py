@@ -5,12 +5,21 @@ from diagd.daemon.detectors.made_equal import was_made_equal
 from diagd.daemon.detectors.meetings import in_bursts
 from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
-from diagd.daemon.detectors.replicas import averages_over, communicates, is_clocked, mixes, only_averages, passes_on
+from diagd.daemon.detectors.replicas import (
+    averages_over,
+    communicates,
+    is_clocked,
+    mixes,
+    only_averages,
+    passes_on,
+    share_a_dataset,
+)
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
 
 ALONE = " of one rank"  # of a placement, as the probes tell it
 CHANGES = 2  # samples, no two of which are the same
+HARDLY = 8  # operations, as of a start
 FEW = 0.5  # of a model's tensors: a change of more of them is something that the script does
 
 
@@ -32,6 +41,8 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return apart or _is_given_the_same(entry, models)
     if how is How.UNREDUCED and was_made_equal(state, entry, models):
         return True
+    if how is How.UNREDUCED and _is_nobodys(state, entry, models):
+        return True
     if not all(communicates(state, rank) for rank in entry.infos) or models.are_stages(entry):
         return False
     if _is_of_own_part(state, entry, models):
@@ -43,6 +54,19 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
     # Averaged now and then, weights differ in between; wrapped ones beside it say that this is no such training.
     declared = models.once(("declared", model_of(entry)), lambda: any(map(_is_declared, siblings)))
     return declared or not in_bursts(state, entry.infos)
+
+
+def _is_nobodys(state: JobState, entry: Entry, models: Models) -> bool:
+    """Whether ranks that begin with one model and share the samples of one dataset exchange nothing at all."""
+    ranks = tuple(sorted(entry.infos))
+    whole = len(ranks) == state.world_size > 1 and not models.are_stages(entry)
+    silent = all(only_averages(state, rank) and _has_exchanged(state, rank) <= HARDLY for rank in ranks)
+    return whole and silent and share_a_dataset(state, ranks)
+
+
+def _has_exchanged(state: JobState, rank: int) -> int:
+    issued = sum(max(group.enqueued, 0) for group in state.detail(rank).groups)
+    return max(issued, int(state.columns.operations[rank]))
 
 
 def _has_parted_by_fault(model: list[Entry]) -> bool:

@@ -66,6 +66,20 @@ def passes_on(state: JobState, rank: int) -> bool:
     return {"SEND", "RECV"} >= set(fact[1].split(","))
 
 
+def share_a_dataset(state: JobState, ranks: tuple[int, ...]) -> bool:
+    """Whether the samplers of these ranks give each a part of one dataset: they are meant to train one model.
+
+    Such ranks may average their weights at the end of each pass. So one must be over, but under accelerate, which does
+    not prepare data for that without a model.
+    """
+    facts = [fact for rank in ranks if (fact := state.signals.fact(rank, "data/part")) is not None]
+    parts = sorted(text.removesuffix(" accelerate") for _, text in facts)
+    by_accelerate = all(text.endswith(" accelerate") for _, text in facts)
+    if parts != sorted(f"{part} of {len(ranks)}" for part in range(len(ranks))):
+        return False
+    return by_accelerate or min(step for step, _ in facts) > TOLD_BY
+
+
 def averages_over(state: JobState, ranks: tuple[int, ...]) -> bool:
     """Whether these ranks are a group over which all of them are known to add up more than figures at their steps."""
     told = (state.signals.fact(rank, "data/averages") for rank in ranks)
