@@ -19,6 +19,7 @@ from diagd.probes.box.writer import BoxWriter
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe
 from diagd.probes.ledger_rows import FROZEN_TURNS, TURN, Row
+from diagd.probes.placement import Placement
 from diagd.probes.state import STATE
 
 
@@ -89,6 +90,29 @@ def test_all_are_taken_at_first_then_each_once_in_a_turn_and_frozen_ones_seldom(
     assert {later - earlier for earlier, later in pairwise(weight)} == {TURN}
     assert weight[0] % TURN == zlib.crc32(b"0 Shed.wall.weight") % TURN
     assert len(seen["frozen weight"]) in (5, 6)
+
+
+@pytest.mark.usefixtures("world")
+def test_what_an_optimizer_has_loaded_is_taken_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, survey = Shed(), inventory.survey
+    optimizer: Any = torch.optim.AdamW(model.wall.parameters())
+    for parameter in model.wall.parameters():
+        optimizer.state[parameter] = {"step": torch.tensor(7.0), "exp_avg": torch.ones_like(parameter)}
+    mine = {id(module) for module in model.modules()}
+
+    def replicas(stepping: Any = None) -> inventory.Survey:
+        found = [found for found in survey(stepping).found if id(found.module) in mine]
+        return inventory.Survey([one._replace(placement=Placement("ddp", (0, 1))) for one in found], [])
+
+    monkeypatch.setattr(inventory, "survey", replicas)
+    ledger._before(optimizer)
+    writer = ledger.LEDGER.rows.writer
+    assert writer is not None
+    news = LedgerReader(writer.path, 0, 1)
+    taken = {(int(s[1]), int(s[2])) for s in news._samples[: news._number(Number.SAMPLES)]}
+    kept = {row.name.removeprefix("Shed.wall."): row.number for row in ledger.LEDGER.rows.all}
+    assert {"weight.step", "weight.exp_avg", "bias.exp_avg"} <= kept.keys()
+    assert {(number, 0) for number in kept.values()} <= taken
 
 
 def within(model: nn.Module, steps: int, idle_at: int = 0) -> None:

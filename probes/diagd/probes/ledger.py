@@ -155,6 +155,7 @@ def _meet(optimizer: Any) -> None:
         LEDGER.step = LEDGER.looked_at = step
         if _open():
             _look(optimizer)
+            _look_at_states()  # there are some where they come from a checkpoint
             _take(LEDGER.rows.all, step)
     else:
         _look_again(optimizer, step)
@@ -197,6 +198,7 @@ def _look_after(optimizer: Any) -> None:
     step = ledger.step = turns.counted()
     if step == ledger.looked_at + 1:
         _look_at_states()
+        ledger.owners.clear()
     due = _due(step)
     if due or ledger.pending:
         _collect()
@@ -302,11 +304,10 @@ def _look_at_owned(found: inventory.Found, tensor: Any) -> None:
 
 
 def _look_at_states() -> None:
-    """Right after the first step: by then optimizers have what they keep."""
+    """Write down what optimizers keep: right after their first step they have it."""
     for optimizer in [ref() for ref in LEDGER.optimizers.values()]:
         for found, tensor, read in states.of(optimizer, LEDGER.owners) if optimizer is not None else ():
             LEDGER.rows.note(found, tensor, read)
-    LEDGER.owners.clear()
 
 
 def _take(rows: list[Row], step: int) -> None:
