@@ -94,3 +94,13 @@ def test_frozen_weights_that_some_ranks_have_cast_are_told_once_others_are_known
         [] if severity is None else [(cast, severity, ("Teacher.embed.weight", "bfloat16"))]
     )
     assert all(("on ranks 0,1 they still are float32" in one.summary) == (cast == (2,)) for one in found)
+
+
+def test_a_buffer_that_one_rank_casts_in_the_midst_of_training_is_told_with_the_rank() -> None:
+    made = told((), (), ())
+    for rank in range(3):
+        made.state.signals.put(rank, "parameters/owned", [128], [4.0])
+    made.state.signals.put_fact(1, "dtypes/recast", 48, "float32\tbfloat16\tNet.inv_freq")
+    (found,) = find(made)
+    assert (found.kind, found.ranks, found.causes[0].key) == ("precision.dtype_mismatch", (1,), "recast")
+    assert "buffers Net.inv_freq were float32 and are bfloat16" in found.summary

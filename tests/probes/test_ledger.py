@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.probes.scalars import clean, told
 from torch import nn
 
 from diagd.daemon.agent.ledgers import LedgerReader
-from diagd.probes import digest, gradients, inventory, ledger, registered
+from diagd.probes import digest, dtypes, gradients, inventory, ledger, registered
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import SUFFIX, Number
 from diagd.probes.box.writer import BoxWriter
@@ -113,6 +114,19 @@ def test_what_an_optimizer_has_loaded_is_taken_before_the_first_step(monkeypatch
     kept = {row.name.removeprefix("Shed.wall."): row.number for row in ledger.LEDGER.rows.all}
     assert {"weight.step", "weight.exp_avg", "bias.exp_avg"} <= kept.keys()
     assert {(number, 0) for number in kept.values()} <= taken
+
+
+def test_a_buffer_that_is_cast_is_told_once_with_its_types(recording: BoxWriter) -> None:
+    with clean():
+        held = {"tensor": torch.zeros(4)}
+        dtypes._cast.clear()
+        row = Row(0, "Net.inv_freq", lambda: held["tensor"], (4,), False, dtype=torch.float32)
+        assert row.tensor() is held["tensor"]
+        assert dtypes._cast == []
+        held["tensor"] = torch.zeros(4, dtype=torch.bfloat16)
+        assert [row.tensor() is held["tensor"] for _ in range(2)] == [True, True]
+        assert told(recording).facts(0)["dtypes/recast"][1] == "float32\tbfloat16\tNet.inv_freq"
+        assert dtypes._cast == ["Net.inv_freq"]
 
 
 def within(model: nn.Module, steps: int, idle_at: int = 0) -> None:

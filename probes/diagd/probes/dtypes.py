@@ -1,7 +1,8 @@
 """Tensors of another dtype than they should have: weights that change it, and buffers that half precision falsifies.
 
-Facts: `dtypes/changed`, the old and the new dtype and the parameters' names, a tab between the three and a comma
-between names; and `dtypes/buffer/<name>`, its dtype, what it holds (frequencies or positions) and its length, likewise.
+Facts: `dtypes/changed` (of buffers `dtypes/recast`), the old and the new dtype and the names, a tab between the three
+and a comma between names; and `dtypes/buffer/<name>`, its dtype, what it holds (frequencies or positions) and its
+length, likewise.
 """
 
 import math
@@ -10,8 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 from diagd.probes import later, naming
+from diagd.probes.box.layout import Live
 from diagd.probes.signals import SIGNALS
+from diagd.probes.state import STATE
 
+SHOWN = 20
 FEW, MANY = 4, 65_536  # elements of a buffer that is looked at
 BUFFERS = 16
 FREQUENCY_NAMES = ("inv_freq", "inv_frequency", "inverse_freq")
@@ -21,6 +25,8 @@ _ROUNDING = {"torch.bfloat16": 2**-8, "torch.float16": 2**-11}
 # Frequencies fall fast and far, with 128 of them to 0.93 of the one before; what is discounted falls more slowly.
 _LEAST_FALL = math.log(0.95)
 _LAST = 0.02
+_STEP = int(Live.STEP)
+_cast: list[str] = []  # buffers
 _SMALL = 6e-5  # below it float16 has fewer bits
 
 
@@ -37,6 +43,12 @@ def tell(fact: str, old: Any, new: Any, names: list[str], step: int) -> None:
     """Tell that these were cast from one dtype to another."""
     said = f"{str(old).removeprefix('torch.')}\t{str(new).removeprefix('torch.')}\t{','.join(names)}"
     SIGNALS.fact(fact, said[:900], step)
+
+
+def recast(name: str, old: Any, new: Any) -> None:
+    """A buffer has another dtype than when it was written down."""
+    _cast.append(name)
+    tell("dtypes/recast", old, new, _cast[-SHOWN:], max(STATE.live[_STEP], 0))
 
 
 def buffers(found: list[tuple[str, Any]]) -> None:

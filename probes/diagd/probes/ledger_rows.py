@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import gradients, inventory, states
+from diagd.probes import dtypes, gradients, inventory, states
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.ledger import BESIDE, Flag, LedgerWriter, Tensor
 from diagd.probes.placement import PLAIN
@@ -23,11 +23,13 @@ Told = inventory.Found | states.Owner
 class Row:
     """A tensor that is sampled, by where it is held."""
 
-    __slots__ = ("late", "name", "number", "owned", "read", "shape")
+    __slots__ = ("dtype", "late", "name", "number", "owned", "read", "shape")
 
     def __init__(
-        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool, late: bool = False
+        self, number: int, name: str, read: Callable[[], Any], shape: tuple[int, ...], owned: bool, late: bool = False,
+        dtype: Any = None,
     ) -> None:  # fmt: skip
+        self.dtype = dtype  # of a buffer, whose cast nobody else sees; None for all else
         self.number = number
         self.late = late  # read right before the next step: a script may still be giving it to the others
         self.owned = owned
@@ -38,7 +40,12 @@ class Row:
     def tensor(self) -> Any:
         """What is held there now; None where there is nothing any more, or something else."""
         tensor = self.read()
-        return tensor if tensor is not None and tuple(tensor.shape) == self.shape else None
+        if tensor is None or tuple(tensor.shape) != self.shape:
+            return None
+        if self.dtype is not None and tensor.dtype is not self.dtype:
+            dtypes.recast(self.name, self.dtype, tensor.dtype)
+            self.dtype = tensor.dtype
+        return tensor
 
 
 class Rows:
@@ -70,7 +77,8 @@ class Rows:
             STATE.note("some tensors are not compared with other ranks': there is room for so many alone in the ledger")
             return None
         late = found.kind == layout.Kind.PARAMETER and found.placement is PLAIN
-        row = self._known[key] = Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED), late)
+        dtype = tensor.dtype if found.kind == layout.Kind.BUFFER else None
+        row = self._known[key] = Row(number, found.name, read, shape, bool(found.flags & Flag.OWNED), late, dtype)
         if known is not None:
             self._retire(known)
         if found.kind != layout.Kind.GRADIENT and not found.flags & Flag.LOCAL:

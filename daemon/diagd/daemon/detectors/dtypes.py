@@ -27,7 +27,8 @@ def dtype_mismatch(scene: Scene) -> Iterator[Finding]:
     for culprits, found in groups.items():
         yield _of_ranks(culprits, found)
     yield from _changed(state)
-    yield from _frozen(state)
+    yield from _cast(state, "frozen", "frozen ")
+    yield from _cast(state, "recast", "buffers ")
     yield from _buffers(state)
 
 
@@ -78,8 +79,9 @@ def recast(state: JobState) -> dict[int, int]:
 
 
 def frozen_recast(state: JobState) -> dict[int, int]:
-    """Likewise of parameters that no optimizer owns."""
-    return {rank: step for rank, (step, _) in _facts(state, "dtypes/frozen").items()}
+    """Likewise of parameters that no optimizer owns, and of buffers."""
+    facts = {**_facts(state, "dtypes/frozen"), **_facts(state, "dtypes/recast")}
+    return {rank: step for rank, (step, _) in facts.items()}
 
 
 def _facts(state: JobState, name: str) -> dict[int, tuple[int, str]]:
@@ -96,9 +98,9 @@ def _changed(state: JobState) -> Iterator[Finding]:
         yield _finding("changed", ranks, text, evidence[:4], (*listed[: MAX_NAMES - 1], new), Severity.WARNING, step)
 
 
-def _frozen(state: JobState) -> Iterator[Finding]:
-    """Frozen parameters that some ranks have cast, and others that have counted them since then have not."""
-    facts = _facts(state, "dtypes/frozen")
+def _cast(state: JobState, fact: str, what: str) -> Iterator[Finding]:
+    """Frozen parameters, or buffers, that some ranks have cast, and others that have gone on since then have not."""
+    facts = _facts(state, f"dtypes/{fact}")
     if not facts:
         return
     ranks, (step, said) = tuple(facts), min(facts.values())
@@ -108,14 +110,14 @@ def _frozen(state: JobState) -> Iterator[Finding]:
         return  # of some it is not known yet
     old, new, names = said.split("\t")
     listed = names.split(",")
-    text = f"the frozen {_some(listed)} were {old} and are {new} since a step before {step}"
+    text = f"the {what}{_some(listed)} were {old} and are {new} since a step before {step}"
     text += f", on {words.ranks_text(tuple(others))} they still are {old}" if others else ""
     evidence = tuple(
         Evidence(f"{new} at step {s}, {old} at the count before", "probe", r, s) for r, (s, _) in facts.items()
     )
     # On all of them it may be meant: what is frozen is only read.
     severity = Severity.WARNING if others else Severity.INFO
-    yield _finding("frozen", ranks, text, evidence[:4], (*listed[: MAX_NAMES - 1], new), severity, step)
+    yield _finding(fact, ranks, text, evidence[:4], (*listed[: MAX_NAMES - 1], new), severity, step)
 
 
 _WRONG = {
