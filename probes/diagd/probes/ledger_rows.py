@@ -14,8 +14,8 @@ from diagd.probes.turns import NEVER
 # A step touches each trained tensor a dozen times (forward, backward, optimizer), a digest reads it once or twice: one
 # in 32 a step is about half a hundredth of the step, whatever the model's size.
 TURN = layout.TURN
-FROZEN_TURNS = 8  # frozen tensors are taken once in so many turns
-STATE_TURNS = 4  # and what optimizers keep, which is twice as much as the parameters
+FROZEN_TURNS = 2  # frozen tensors are taken once in so many turns
+STATE_TURNS = 2  # and what optimizers keep, which is twice as much as the parameters
 
 Told = inventory.Found | states.Owner
 

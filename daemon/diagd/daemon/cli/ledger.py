@@ -29,8 +29,8 @@ def save(file: Path, job: str | None) -> None:
     """Write the ledger of a running job to FILE: each tensor's type, shape and placement, and digests by step.
 
     Digests are of the parameters, buffers and optimizer state that diagd compares between ranks: before the first
-    step, after the next two, and then parameters and buffers once in 32 steps, optimizer state once in 128 and frozen
-    parameters once in 256. Parts of split tensors are described, and not digested.
+    step, after the next two, and then parameters and buffers once in 32 steps, frozen parameters and optimizer state
+    once in 64. Parts of split tensors are described, and not digested.
     """
     from diagd.daemon.cli.jobs import fetch, find_job
 
