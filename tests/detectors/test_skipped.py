@@ -7,7 +7,8 @@ import pytest
 from tests.detectors.scalars import signals
 from tests.detectors.test_numerics import found, run
 
-from diagd.daemon.detectors.numerics.skipped import LEAST, OWN, WINDOW
+from diagd.daemon.detectors.numerics.nonfinite import OWN
+from diagd.daemon.detectors.numerics.skipped import LEAST, WINDOW
 from diagd.daemon.incidents.catalog import entry
 
 NAN = math.nan

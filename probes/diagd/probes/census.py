@@ -10,6 +10,7 @@ from typing import Any
 from diagd.probes import bits, counters, dtypes, fresh, later, spoilt, unlisted
 from diagd.probes.losses import LOSSES
 from diagd.probes.named import NAMED, Parameter
+from diagd.probes.sentinel import SENTINEL
 from diagd.probes.signals import SIGNALS
 
 EARLY = 8  # steps between two counts at first
@@ -52,6 +53,7 @@ def gradients(names: list[str | None], norms: list[float]) -> None:
 
 def not_finite(names: list[str | None], norms: list[float], step: int) -> None:
     """For the first time some gradients are not finite: say which."""
+    SENTINEL.tell()
     if CENSUS.nonfinite:
         return
     CENSUS.nonfinite = True
@@ -64,6 +66,7 @@ def not_finite(names: list[str | None], norms: list[float], step: int) -> None:
 def take(step: int) -> None:
     """An optimizer is about to step in a training step that counts."""
     if NAMED.parameters:
+        SENTINEL.place()
         owned = _owned_by_all()
         _count(owned, step)
         spoilt.look(step)

@@ -12,6 +12,7 @@ from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.kept import Kept
 from diagd.probes.named import NAMED
+from diagd.probes.sentinel import SENTINEL
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
@@ -163,6 +164,8 @@ def _scale_of(root: Any) -> Any:
 
 
 def _add(step: int, value: float) -> None:
+    if value - value != 0.0:  # NaN or infinite
+        SENTINEL.tell()
     if step == LOSSES.step:
         LOSSES.sum += value
         LOSSES.count += 1

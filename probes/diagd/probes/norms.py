@@ -18,6 +18,7 @@ from diagd.probes.guard import Probe
 from diagd.probes.kept import Kept
 from diagd.probes.named import NAMED
 from diagd.probes.rates import Rates
+from diagd.probes.sentinel import SENTINEL
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 from diagd.probes.updates import Updates
@@ -95,11 +96,13 @@ NORMS = _Norms()
 def install(probe: Probe, module: Any) -> None:
     """torch.optim.optimizer is there."""
     _joined.append(probe)
+    SENTINEL.probe = probe
     turns.join(probe, losses.following, before=_before, after=_after)
 
 
 def remove() -> None:
     """Take the hooks away."""
+    SENTINEL.take_down()
     while _joined:
         turns.leave(_joined.pop())
 

@@ -22,6 +22,16 @@ SHOWN = 8  # names
 SIGNAL = "gradients/own_nonfinite"
 
 
+def hook(function: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The function, marked so that torch does not warn that it is lost when the parameter is sent to a process."""
+
+    def call(gradient: Any) -> None:
+        function(gradient)
+
+    call.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return call
+
+
 class Watch:
     """One process's hooks."""
 
@@ -55,10 +65,10 @@ class Watch:
 
     def _begin(self) -> None:
         torch = sys.modules["torch"]
-        leaves = [(one.name, p) for one, p in NAMED.held() if type(p) in (torch.Tensor, torch.nn.Parameter)]
+        leaves = [(one.name, p) for one, p in NAMED.held() if type(p) is torch.nn.Parameter]
         for name, parameter in leaves[:MOST]:
             if parameter.is_leaf and parameter.requires_grad:
-                self._handles.append(parameter.register_hook(self._taking(torch, name)))
+                self._handles.append(parameter.register_hook(hook(self._taking(torch, name))))
         self.over = not self._handles
 
     def _taking(self, torch: Any, name: str) -> Callable[[Any], None]:

@@ -17,6 +17,7 @@ _SOURCES = {
     "input": "it comes in with the data of the batch, at",
     "weight": "its weights hold them already, and those of other ranks do not:",
 }
+OWN = "gradients/own_nonfinite"  # of a rank's own pass, before the ranks' gradients are added up
 LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
 
 
@@ -128,13 +129,19 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence],
 
 
 def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
+    own = first_own(scene, ranks)
+    others = tuple(rank for rank in ranks if own and rank not in own[0])
+    ranks, step = own or (ranks, step)
     given = _bad_gradients(scene, ranks[0], step)
     names = given or _origin(scene, ranks[0], step + 1).names
     bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") if given else None for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
     text = f"gradients are NaN or infinite{which}{count} from step {step} on, while the losses were still finite"
-    whose = "" if len(ranks) < 2 else "; they were reduced over the ranks before they were seen, so not whose they were"
+    reduced = "; they were reduced over the ranks before they were seen, so not whose they were"
+    whose = "" if len(ranks) < 2 or others else reduced
+    if others:
+        text += f"; those of {words.ranks_text(others)} were finite in that pass, before they were added up"
     told = [seen(f"gradient norm {_value(scene, rank, 'grad_norm', step)}", rank, step) for rank in ranks[:8]]
     partly = bad is not None and all_ is not None and bad < all_
     where = ": the backward pass is finite behind these parameters" if partly else ""
@@ -142,6 +149,18 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
                 0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
     why = ran_away(scene, ranks[0], step) or why
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
+
+
+def first_own(scene: Scene, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], int] | None:
+    """The ranks whose own pass had the first of them, and its step; None where that is not known of all."""
+    told = {r: s for r in ranks if (s := scene.state.signals.series(r, OWN)) is not None and len(s)}
+    bad = {rank: int(one.steps[one.values > 0][0]) for rank, one in told.items() if (one.values > 0).any()}
+    if len(told) < len(ranks) or not bad:
+        return None
+    step = min(bad.values())
+    first = tuple(sorted(rank for rank, at in bad.items() if at == step))
+    known = all((one.steps[one.values == 0] == step).any() for rank, one in told.items() if rank not in first)
+    return (first, step) if known and len(first) < len(ranks) else None
 
 
 class _Origin(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.numerics import nonfinite
+from diagd.daemon.detectors.numerics.nonfinite import OWN
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.metrics_names import find
@@ -15,7 +16,6 @@ from diagd.daemon.state.signals import Series
 
 WINDOW = 40  # samples, the newest
 LEAST, SHARE = 8, 0.2  # of them that are not finite
-OWN = "gradients/own_nonfinite"
 
 
 class Skips(NamedTuple):
