@@ -31,6 +31,7 @@ class Sentinel:
         self.name = ""
         self.told = False
         self._handle: Any = None
+        self._torch: Any = None
         self._sums: deque[tuple[int, Any]] = deque(maxlen=KEPT)
 
     def place(self) -> None:
@@ -40,7 +41,7 @@ class Sentinel:
             return
         if distributed.get_world_size() < 2 or compiling.in_use():
             return
-        torch = sys.modules["torch"]
+        torch = self._torch = sys.modules["torch"]
         plain = [
             (one.name, p)
             for one, p in NAMED.held()
@@ -63,11 +64,10 @@ class Sentinel:
             probe.run(self._keep, gradient)
 
     def _keep(self, gradient: Any) -> None:
-        torch = sys.modules["torch"]
-        held = later.plain(gradient)
-        if held is not None and later.possible(torch):
-            with later.unseen(torch):
-                self._sums.append((max(STATE.live[_STEP], 0) + 1, held.detach().sum()))
+        torch = self._torch
+        if type(gradient) is torch.Tensor and gradient.layout is torch.strided and later.possible(torch):
+            with torch._C.DisableTorchFunction():  # autograd sees nothing of what is detached
+                self._sums.append((int(STATE.live[_STEP]) + 1, gradient.detach().sum()))
 
     def tell(self) -> None:
         """There is a NaN: say of the last passes whether this rank's own gradient was finite."""
@@ -81,7 +81,8 @@ class Sentinel:
 
 
 def _told(name: str, kept: list[tuple[int, Any]], sums: list[float]) -> None:
-    for (step, _), value in zip(kept, sums, strict=False):
+    for (number, _), value in zip(kept, sums, strict=False):
+        step = max(number, 1)
         SIGNALS.record(SIGNAL, float(not math.isfinite(value)), step)
         if not math.isfinite(value):
             SIGNALS.fact(SIGNAL, name, step)
