@@ -566,3 +566,20 @@ def test_moments_that_part_with_their_weights_follow_from_the_gradients() -> Non
 
 def test_moments_of_shards_are_not_compared() -> None:
     assert not training({replace(MOMENT, peers=()): own, replace(COUNTER, peers=()): same}).find()
+
+
+def test_a_weight_that_one_ranks_optimizer_was_not_given_is_told_by_that() -> None:
+    ddp = replace(PLAIN, placement="ddp", peers=(0, 1))
+    others = dict.fromkeys(named(ddp, "Net.a", "Net.b", "Net.c"), same)
+    parts: Content = lambda rank, step: own(rank, step) if step else 5  # noqa: E731
+    made = training({**others, replace(ddp, name="Net.head.weight"): parts}, 2)
+    assert made.finds().causes[0].key == "unreduced"
+    for entry in made.state.tensors.entries:
+        if entry.name == "Net.head.weight":
+            entry.infos[1] = replace(entry.infos[1], owned=False)
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.parameter", (1,), "unowned")
+    assert "rank 1: its optimizer was not given it" in str(found.causes[0].evidence)
+    for entry in made.state.tensors.entries:  # each rank steps a part, and sends it
+        entry.infos[1] = replace(entry.infos[1], owned=False)
+    assert all(one.causes[0].key != "unowned" for one in made.find())

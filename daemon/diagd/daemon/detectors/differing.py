@@ -20,6 +20,7 @@ class How(StrEnum):
     UNREDUCED = "unreduced"  # equal until the first updates
     UPDATED = "updated"  # equal until the first updates, and these were made from equal gradients
     UNSENT = "unsent"  # stepped by one rank, which does not send it to the others as it does with the rest
+    UNOWNED = "unowned"  # some ranks' optimizers were not given it
     CHANGED = "changed"  # equal for a while, then not
     # Of gradients:
     CLIPPED = "clipped"  # one is the other times a factor

@@ -38,6 +38,8 @@ _WHY = {
     " were equal when the optimizer stepped: what it makes of them differs, or something else writes to them",
     How.UNSENT: "each is in the optimizer of one rank alone, as all weights of this model are, and what that rank makes"
     " of it does not reach the others, as other weights do",
+    How.UNOWNED: "the optimizers of some ranks were not given them and leave them as they are, where those of the"
+    " others step them",
     How.CHANGED: "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all"
     " have made",
 }
@@ -161,7 +163,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     if replicas:
         why += ". These ranks hold the same shard, of different replicas by their mesh"
     sure = all(one.sure for one in found)
-    observed = how in (How.LOADED, How.CHANGED, How.CLIPPED) or (kind == "divergence.gradient" and not first.said)
+    observed = how in _SEEN or (kind == "divergence.gradient" and not first.said)
     basis = Basis.OBSERVATION if sure and observed else Basis.INFERENCE
     key = f"{how.value}_by_hand" if how in _BY_HAND and (by_hand or replicas) else how.value
     if how is How.LOST and first.is_tie:
@@ -183,6 +185,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     )
 
 
+_SEEN = (How.LOADED, How.UNOWNED, How.CHANGED, How.CLIPPED)
 _BY_HAND = (How.UNREDUCED, How.STOPPED)
 
 

@@ -92,7 +92,7 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
     if entry.peers:
-        return parted_now(entry, kind, how, sure=True)
+        return _not_owned(entry, models) or parted_now(entry, kind, how, sure=True)
     if info.owned and how is How.NEVER and (apart := copies_apart(entry, models)) is not None:
         return apart
     if not frozen and is_not_sent(state, entry, models):
@@ -102,6 +102,20 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
         return None
     # Nothing reduces what is written to frozen weights.
     return parted_now(entry, kind, How.CHANGED if frozen and how is How.UNREDUCED else how, sure=False)
+
+
+def _not_owned(entry: Entry, models: Models) -> Parted | None:
+    """A replica that the optimizers of some ranks were not given, where those of all have most of its model."""
+    without = tuple(rank for rank, info in sorted(entry.infos.items()) if not info.owned)
+    if not 0 < len(without) < len(entry.infos):
+        return None
+    weights = [one for one in models.of(entry) if one.kind == "parameter"]
+    if 2 * sum(all(info.owned for info in one.infos.values()) for one in weights) <= len(weights):
+        return None  # each rank steps its part
+    whose = words.verb(without, "its optimizer was", "their optimizers were")
+    said = f"{words.ranks_text(without)}: {whose} not given it, as that of the others was"
+    found = parted_now(entry, "divergence.parameter", How.UNOWNED, sure=True)
+    return replace(found, said=said, odd=without)
 
 
 def _counts_what_it_sees(entry: Entry, models: Models) -> bool:
