@@ -1,5 +1,6 @@
 """Tensors that should be the same on all ranks and are not; and those that may differ, of which nothing is said."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -72,6 +73,29 @@ def test_weights_of_ranks_that_do_not_step_for_each_other_may_differ(others: lis
 
 def test_what_has_become_equal_again_is_over() -> None:
     assert not training({DDP: only(1, since=1, until=40)}).find()
+
+
+@pytest.mark.parametrize(
+    ("versions", "steps", "ranks"),
+    [
+        ((90, 91), (44, 44), (1,)),
+        ((90, 90), (44, 44), (0, 1)),
+        ((90, 92), (44, 44), (0, 1)),  # as by an average that is swapped in and out again
+        ((90, 91), (44, 45), (0, 1)),  # of other steps
+        ((90, None), (44, 44), (0, 1)),
+    ],
+)
+def test_on_a_tie_the_rank_that_has_written_once_more_is_the_odd_one(
+    versions: tuple[int | None, ...], steps: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
+    made = training({replace(PLAIN, placement="ddp", peers=(0, 1)): only(1, since=20)}, 2)
+    for rank, (version, step) in enumerate(zip(versions, steps, strict=True)):
+        if version is not None:
+            told = json.dumps({PLAIN.name: version})
+            made.state.signals.put_fact(rank, "tensor/versions", step, told)
+    found = made.finds()
+    assert (found.kind, found.ranks) == ("divergence.parameter", ranks)
+    assert ("once more than on the others" in str(found.causes[0].evidence)) is (ranks == (1,))
 
 
 def test_two_sides_of_one_are_a_tie() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.probes.scalars import clean, told
 from torch import nn
 
 from diagd.daemon.agent.ledgers import LedgerReader
@@ -26,7 +27,7 @@ class Tensor:
     """A row of the ledger."""
 
     def __init__(self, number: int, tensor: torch.Tensor | None) -> None:
-        self.number = number
+        self.number, self.name = number, f"Net.{number}"
         self._tensor = tensor
 
     def tensor(self) -> Any:
@@ -104,6 +105,17 @@ def test_after_the_step_it_names_everything_is_due_and_parts_are_told_and_then_i
     assert not sweeps.after_step(writer, 7, rows, [6])
     assert (news(reader).answered, sweeps.SWEEP.request) == (1, None)
     assert writer.request(1) is None
+
+
+def test_with_parts_it_is_told_how_often_their_tensors_were_written_in_place(
+    recording: BoxWriter, writer: LedgerWriter, reader: LedgerReader
+) -> None:
+    once, never = torch.zeros(4, 2).add_(1.0), torch.zeros(4, 2)
+    with clean():
+        reader.ask(Request(1, 5, False, (Target(0, 0, 4, 2), Target(1, 0, 4, 2))))
+        for step in (4, 5):
+            sweeps.after_step(writer, step, [Tensor(0, once), Tensor(1, never)])
+        assert told(recording).fact(0, "tensor/versions") == (5, '{"Net.0": 1, "Net.1": 0}')
 
 
 @pytest.mark.parametrize("step", [5, 6])

@@ -4,6 +4,7 @@ A request stands in the rank's ledger; it is looked for where small things are l
 comparing two numbers. What it costs is counted as the ledger's other digests are; it happens a few times in a run.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -11,12 +12,16 @@ from typing import Any, Protocol
 from diagd.probes import digest, turns
 from diagd.probes.box.ledger import LedgerWriter
 from diagd.probes.box.requests import LATE, Request, Target
+from diagd.probes.signals import SIGNALS
+
+MOST_TOLD = 8  # tensors whose versions are told
 
 
 class Row(Protocol):
     """A tensor of the ledger."""
 
     number: int
+    name: str
 
     def tensor(self) -> Any:
         """What is held there now, or None."""
@@ -101,11 +106,19 @@ def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:
     if not targets or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
         return
     by_number = {row.number: row for row in rows}
+    _tell_versions([by_number[target.row] for target in targets if target.row in by_number])
     for target in targets:
         row, edges = by_number.get(target.row), target.edges()
         tensor = row.tensor() if row is not None else None
         if tensor is not None and edges and tensor.dim() and 0 <= target.first < target.stop <= tensor.shape[0]:
             SWEEP.pending.append((target.row, edges, digest.Pending([tensor], edges)))
+
+
+def _tell_versions(rows: Sequence[Row]) -> None:
+    """How often each of these was written in place: of replicas that make the same steps, as often."""
+    told = {row.name: tensor._version for row in rows[:MOST_TOLD] if (tensor := row.tensor()) is not None}
+    if told:
+        SIGNALS.fact("tensor/versions", json.dumps(told), SWEEP.request.step if SWEEP.request is not None else None)
 
 
 def _collect(writer: LedgerWriter, step: int) -> None:

@@ -1,5 +1,6 @@
 """On a tie: which rank's tensor has moved by more than its own steps can account for."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +13,43 @@ SLACK = 2.0  # times what the largest step seen of that tensor makes of all step
 
 
 def told_apart(state: JobState, one: Parted) -> Parted:
-    """The same with the odd ranks, where norms tell them on a tie: a norm changes by no more than its steps allow."""
-    if not one.is_tie or one.how is not How.CHANGED or one.entry.kind != "parameter":
+    """The same with the odd ranks, where more than their number tells them on a tie.
+
+    A norm changes by no more than its steps allow; and of replicas, that make the same steps, each tensor is written in
+    place as often.
+    """
+    if not one.is_tie or one.how is not How.CHANGED:
         return one
+    found = _by_norm(state, one) if one.entry.kind == "parameter" else one
+    return _by_version(state, found) if found.is_tie else found
+
+
+def _by_version(state: JobState, one: Parted) -> Parted:
+    """One write more, by torch: an averaged model that is swapped in and out again makes two."""
+    ranks = sorted(rank for alike in one.classes for rank in alike)
+    told = {rank: _version(state, rank, one.entry.name) for rank in ranks}
+    steps = {found[0] for found in told.values() if found is not None}
+    counts = {rank: found[1] for rank, found in told.items() if found is not None}
+    if len(counts) < len(ranks) or len(steps) != 1 or max(counts.values()) - min(counts.values()) != 1:
+        return one
+    odd = tuple(rank for rank in ranks if counts[rank] == max(counts.values()))
+    if len(odd) != 1:
+        return one
+    said = f"{words.ranks_text(odd)}: it was written in place {counts[odd[0]]} times by step {steps.pop()}, once more"
+    return replace(one, said=f"{said} than on the others", odd=odd)
+
+
+def _version(state: JobState, rank: int, name: str) -> tuple[int, int] | None:
+    fact = state.signals.fact(rank, "tensor/versions")
+    try:
+        told = json.loads(fact[1]) if fact is not None else {}
+    except ValueError:  # cut off
+        return None
+    version = told.get(name) if isinstance(told, dict) else None
+    return (fact[0], version) if fact is not None and isinstance(version, int) else None
+
+
+def _by_norm(state: JobState, one: Parted) -> Parted:
     ranks = sorted(rank for alike in one.classes for rank in alike)
     jumps = {rank: _jump(state, rank, one) for rank in ranks}
     odd = tuple(rank for rank, jump in jumps.items() if jump)
