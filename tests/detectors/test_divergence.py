@@ -98,6 +98,24 @@ def test_on_a_tie_the_rank_that_has_written_once_more_is_the_odd_one(
     assert ("once more than on the others" in str(found.causes[0].evidence)) is (ranks == (1,))
 
 
+@pytest.mark.parametrize(("usual", "named"), [([90, 0], True), ([70, 0], False)])
+def test_what_one_rank_has_written_explains_what_else_of_its_model_has_parted(usual: list[int], named: bool) -> None:
+    """As where ranks compute the same, and a weight that differs on one makes all else differ within a step."""
+    replicas = replace(PLAIN, placement="dtensor R", peers=(0, 1))
+    weights = {replace(replicas, name=f"Net.{n}.bias"): only(1, since=20) for n in "abc"}
+    gradients = {replace(weight, kind="gradient"): content for weight, content in weights.items()}
+    origin = replace(replicas, name="Net.norm.weight")
+    made = training({**weights, **gradients, origin: only(1, since=30), replace(origin, kind="gradient"): same}, 2)
+    assert "divergence.gradient" in {one.kind for one in made.find()}
+    for rank in (0, 1):
+        told = {"": usual, "Net.a.bias": usual[0]} | ({origin.name: 91} if rank else {})
+        made.state.signals.put_fact(rank, "tensor/versions", 65, json.dumps(told))
+    found = made.find()
+    assert ([(one.kind, one.ranks, one.names) for one in found] == [
+        ("divergence.parameter", (1,), ("Net.norm.weight",))
+    ]) is named  # fmt: skip
+
+
 def test_two_sides_of_one_are_a_tie() -> None:
     found = training({replace(DDP, peers=(0, 1)): only(1, since=30)}, world=2).finds()
     assert found.ranks == (0, 1)

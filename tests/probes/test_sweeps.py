@@ -115,7 +115,19 @@ def test_with_parts_it_is_told_how_often_their_tensors_were_written_in_place(
         reader.ask(Request(1, 5, False, (Target(0, 0, 4, 2), Target(1, 0, 4, 2))))
         for step in (4, 5):
             sweeps.after_step(writer, step, [Tensor(0, once), Tensor(1, never)])
-        assert told(recording).fact(0, "tensor/versions") == (5, '{"Net.0": 1, "Net.1": 0}')
+        assert told(recording).fact(0, "tensor/versions") == (5, '{"": [], "Net.0": 1, "Net.1": 0}')
+
+
+def test_of_all_tensors_those_that_were_written_as_often_as_hardly_another_one_are_named(
+    recording: BoxWriter, writer: LedgerWriter, reader: LedgerReader
+) -> None:
+    rows = [Tensor(number, torch.zeros(2).add_(1.0)) for number in range(4)]
+    rows.append(Tensor(4, torch.zeros(2).add_(1.0).mul_(2.0)))
+    with clean():
+        reader.ask(Request(1, 5, True))
+        for step in (4, 5):
+            sweeps.after_step(writer, step, rows)
+        assert told(recording).fact(0, "tensor/versions") == (5, '{"": [1], "Net.4": 2}')
 
 
 @pytest.mark.parametrize("step", [5, 6])

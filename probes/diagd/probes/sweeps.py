@@ -6,6 +6,7 @@ comparing two numbers. What it costs is counted as the ledger's other digests ar
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from diagd.probes.box.requests import LATE, Request, Target
 from diagd.probes.signals import SIGNALS
 
 MOST_TOLD = 8  # tensors whose versions are told
+RARE = 2  # tensors
 
 
 class Row(Protocol):
@@ -103,10 +105,10 @@ def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row
 
 def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:
     torch = sys.modules["torch"]
+    by_number = {row.number: row for row in rows}
+    _tell_versions([by_number[target.row] for target in targets if target.row in by_number], rows)
     if not targets or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
         return
-    by_number = {row.number: row for row in rows}
-    _tell_versions([by_number[target.row] for target in targets if target.row in by_number])
     for target in targets:
         row, edges = by_number.get(target.row), target.edges()
         tensor = row.tensor() if row is not None else None
@@ -114,10 +116,19 @@ def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:
             SWEEP.pending.append((target.row, edges, digest.Pending([tensor], edges)))
 
 
-def _tell_versions(rows: Sequence[Row]) -> None:
-    """How often each of these was written in place: of replicas that make the same steps, as often."""
-    told = {row.name: tensor._version for row in rows[:MOST_TOLD] if (tensor := row.tensor()) is not None}
-    if told:
+def _tell_versions(asked: Sequence[Row], rows: Sequence[Row]) -> None:
+    """How often tensors were written in place: of replicas that make the same steps, as often.
+
+    By name of those that were asked for, and of those that were written as often as hardly another one; under the empty
+    name how often the others were.
+    """
+    found = {row.name: int(tensor._version) for row in rows if (tensor := row.tensor()) is not None}
+    counts = Counter(found.values())
+    usual = [version for version, times in counts.most_common(MOST_TOLD) if times > RARE]
+    rare = [name for name, version in found.items() if counts[version] <= RARE]
+    names = dict.fromkeys([*(row.name for row in asked[:MOST_TOLD]), *rare[:MOST_TOLD]])
+    told: dict[str, Any] = {"": usual, **{name: found[name] for name in names if name in found}}
+    if found:
         SIGNALS.fact("tensor/versions", json.dumps(told), SWEEP.request.step if SWEEP.request is not None else None)
 
 

@@ -12,7 +12,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.meant import is_wrapped_alone
 from diagd.daemon.detectors.models import model_of
-from diagd.daemon.detectors.moved import told_apart
+from diagd.daemon.detectors.moved import told_apart, written_alone
 from diagd.daemon.detectors.origins import by_equal_gradients, gradients
 from diagd.daemon.detectors.parting import at_one_step, parted
 from diagd.daemon.detectors.scene import Scene
@@ -89,12 +89,24 @@ def divergence(scene: Scene) -> Iterator[Finding]:
     found = [one for one in found if not take_turns(scene.state, sorted(r for alike in one.classes for r in alike))]
     found = _without_recast(scene.state, found)
     found = [told_apart(scene.state, one) for one in found if at_one_step(scene.state, one)]
-    found = dealt_across(scene.state, found)
+    found, written = _without_written(scene.state, dealt_across(scene.state, found))
     causes = gradients(scene.state, found)
     told_by = {id(one.entry) for one in causes}
     found = [*causes, *(one for one in by_equal_gradients(scene.state, found) if id(one.entry) not in told_by)]
     found = [*own_norms.set_aside(scene.state, found), *too_narrow(scene.state)]
-    yield from _by_tensors(scene.state, found)
+    yield from _by_tensors(scene.state, [*written, *found])
+
+
+def _without_written(state: JobState, found: list[Parted]) -> tuple[list[Parted], list[Parted]]:
+    """What has not parted because of a write that one rank alone has made, and what it has written."""
+    written = written_alone(state, found)
+    models = {(model_of(one.entry), frozenset(rank for alike in one.classes for rank in alike)) for one in written}
+    rest = [
+        one
+        for one in found
+        if (model_of(one.entry), frozenset(rank for alike in one.classes for rank in alike)) not in models
+    ]
+    return rest, written
 
 
 def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -24,29 +25,49 @@ def told_apart(state: JobState, one: Parted) -> Parted:
     return _by_version(state, found) if found.is_tie else found
 
 
+def written_alone(state: JobState, found: list[Parted]) -> list[Parted]:
+    """Those that one rank has written once more than the others: what else of their model has parted follows from that.
+
+    Where ranks compute the same (tensor parallel), a weight that differs on one makes all else differ within a step.
+    """
+    by_hand = [(one, _by_version(state, one)) for one in found if one.how is How.CHANGED]
+    return [told for one, told in by_hand if told is not one]
+
+
 def _by_version(state: JobState, one: Parted) -> Parted:
     """One write more, by torch: an averaged model that is swapped in and out again makes two."""
     ranks = sorted(rank for alike in one.classes for rank in alike)
-    told = {rank: _version(state, rank, one.entry.name) for rank in ranks}
-    steps = {found[0] for found in told.values() if found is not None}
-    counts = {rank: found[1] for rank, found in told.items() if found is not None}
-    if len(counts) < len(ranks) or len(steps) != 1 or max(counts.values()) - min(counts.values()) != 1:
+    told = {rank: _versions(state, rank) for rank in ranks}
+    if any(found is None for found in told.values()) or len({found[0] for found in told.values() if found}) != 1:
         return one
-    odd = tuple(rank for rank in ranks if counts[rank] == max(counts.values()))
-    if len(odd) != 1:
+    counts = {rank: _count(one.entry.name, rank, {r: f[1] for r, f in told.items() if f is not None}) for rank in ranks}
+    known = [count for count in counts.values() if count is not None]
+    odd = tuple(rank for rank, count in counts.items() if known and count == max(known))
+    if len(known) < len(ranks) or max(known) - min(known) != 1 or len(odd) != 1:
         return one
-    said = f"{words.ranks_text(odd)}: it was written in place {counts[odd[0]]} times by step {steps.pop()}, once more"
+    step = next(found[0] for found in told.values() if found is not None)
+    said = f"{words.ranks_text(odd)}: it was written in place {max(known)} times by step {step}, once more"
     return replace(one, said=f"{said} than on the others", odd=odd)
 
 
-def _version(state: JobState, rank: int, name: str) -> tuple[int, int] | None:
+def _versions(state: JobState, rank: int) -> tuple[int, dict[str, Any]] | None:
+    """The step, and how often tensors were written by then."""
     fact = state.signals.fact(rank, "tensor/versions")
     try:
-        told = json.loads(fact[1]) if fact is not None else {}
+        told = json.loads(fact[1]) if fact is not None else None
     except ValueError:  # cut off
         return None
-    version = told.get(name) if isinstance(told, dict) else None
-    return (fact[0], version) if fact is not None and isinstance(version, int) else None
+    return (fact[0], told) if fact is not None and isinstance(told, dict) else None
+
+
+def _count(name: str, rank: int, told: dict[int, dict[str, Any]]) -> int | None:
+    """How often this rank has written a tensor; of one that it does not name, as often as many, if that fits."""
+    mine = told[rank].get(name)
+    if isinstance(mine, int):
+        return mine
+    usual = told[rank].get("") or []
+    others = [version for one in told.values() if isinstance(version := one.get(name), int)]
+    return next((version for version in (max(others), max(others) - 1) if version in usual), None) if others else None
 
 
 def _by_norm(state: JobState, one: Parted) -> Parted:
