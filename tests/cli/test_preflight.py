@@ -53,6 +53,8 @@ def test_a_job_is_ended_once_its_steps_are_done(tmp_path: Path) -> None:
     done = preflight(tmp_path, "--steps", "4", "--report", "out", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     assert "diagd: 1 rank, " in done.stderr
+    assert "preflight passed" in done.stderr
+    assert "exit code" not in done.stderr  # that of the signal by which preflight ended it
     assert (tmp_path / "out" / "report.json").is_file()
 
 

@@ -175,7 +175,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
         over = "; it was ended as its limit passed (--limit SECONDS gives it more)"
         _say(f"no rank was watched: nothing is known{over if ending.gave_up else failed}")
         return _NOT_RUN
-    _say(" ".join(summary_lines(report)))
+    ended = {**report, "job": {**report["job"], "exit_code": None}} if ending.reached else report  # by preflight itself
+    _say(" ".join(summary_lines(ended)))
     for line in facts(ending.ledger):
         _say(line)
     found = [one for one in report["incidents"] if one["severity"] != "info" and one["state"] == "open"]

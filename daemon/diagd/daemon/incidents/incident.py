@@ -42,9 +42,9 @@ class Incident:
         return self.resolved_s is None
 
     @property
-    def order(self) -> tuple[int, float]:
-        """Most severe first, then oldest first."""
-        return self.severity.order, self.opened_s
+    def order(self) -> tuple[int, bool, float]:
+        """Most severe first, of these what stands still, then oldest first."""
+        return self.severity.order, not self.is_open, self.opened_s
 
     def as_json(self) -> dict[str, Any]:
         """As report.schema.json has it."""
