@@ -24,12 +24,13 @@ def _set(words: str) -> frozenset[str]:
 STEP_NAMES = _set(
     "step iter iteration it update global_step global_iter train_step training_step num_updates train_iter n_iter "
     "optimizer_step optim_step opt_step cur_step current_step trainer/global_step train/global_step global_iteration "
-    "train_iteration gstep update_step train/step step_num"
+    "train_iteration gstep update_step train/step step_num steps _step"
 )
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _NUMBER = re.compile(
     r"(?<![\w.])([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)(?![\w.])))"
 )
+_THOUSANDS = re.compile(r"(?i)(?:step|steps|iter|iteration|iterations)\b\W{0,3}\d{1,3}(?:,\d{3})+(?![\d.])")
 _WORD = r"(?:\|{1,2}[\w∇]+\|{1,2}|[A-Za-z∇][\w./@%()∇-]*)"
 _NEXT_WORD = rf"(?: (?:{_WORD}|\([\w/%]+\)))"
 _QUOTED = re.compile(r"""(?<!\w)(["'])([^"']{1,100})\1\s*[:=]\s*["']?(?:[A-Za-z_.0-9]*\()?$""")
@@ -95,6 +96,8 @@ class Reader:
             return None
         if "\x1b" in line:
             line = _ANSI.sub("", line)
+        if "," in line:
+            line = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), line)
         if "%|" in line:
             line = _BAR.sub(" ", line, count=1)
         pieces = _NUMBER.split(line)
