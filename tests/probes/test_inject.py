@@ -45,6 +45,7 @@ class Job:
         self.clock = clock
         self.hooks: list[Callable[..., None]] = []
         self.reduced: list[int] = []
+        self.asked: list[str] = []
         self.compiling = False
         self.torch = SimpleNamespace(
             compiler=SimpleNamespace(is_compiling=lambda: self.compiling),
@@ -55,6 +56,7 @@ class Job:
                 is_initialized=lambda: True,
                 get_backend=lambda: "gloo",
                 all_reduce=self.reduced.append,
+                distributed_c10d=SimpleNamespace(_get_default_store=lambda: SimpleNamespace(get=self.asked.append)),
             ),
         )
 
@@ -207,6 +209,14 @@ def test_a_mismatch_is_one_more_all_reduce(job: Job) -> None:
     job.plant("mismatch:rank=1,step=2")
     job.steps(5)
     assert job.reduced == [inject._ODD_NUMEL]
+
+
+def test_the_store_is_asked_for_a_key_that_nobody_sets(job: Job) -> None:
+    job.plant("store:rank=1,step=2")
+    job.step()
+    assert job.asked == []
+    job.steps(4)
+    assert job.asked == ["diagd/drill/key-that-nobody-sets"]
 
 
 def test_after_its_step_no_batch_comes_any_more(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

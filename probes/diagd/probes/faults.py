@@ -38,6 +38,7 @@ KINDS: dict[str, Kind] = {
     "gil": Kind("gil:rank=1,step=10"),  # waits for ever in C code that holds the GIL
     "data": Kind("data:rank=1,step=20"),  # waits for ever for the next batch of its DataLoader
     "mismatch": Kind("mismatch:rank=1,step=12"),  # enters an all_reduce of another size on the default group
+    "store": Kind("store:rank=1,step=12"),  # waits for a key of the store that nobody sets
     "slow": Kind("slow:rank=1,factor=2,step=20-60", factor=True),  # its steps take factor times as long
     "stop": Kind("stop:rank=0,step=15"),  # SIGSTOP
     "kill": Kind("kill:rank=2,step=15"),  # SIGKILL

@@ -23,6 +23,7 @@ from diagd.probes.state import STATE
 
 DRILL = "drill: "  # what the notes of a drill begin with
 _FOR_EVER_S = 3600.0
+_NO_KEY = "diagd/drill/key-that-nobody-sets"
 _ODD_NUMEL = 12_289  # elements: a size that no model's gradients are likely to have
 _USUAL_OF = 16  # steps
 _LEAST_STEPS = 3
@@ -166,6 +167,12 @@ def _mismatch(_: Fault) -> None:
     dist.all_reduce(torch.zeros(_ODD_NUMEL, device=device))
 
 
+def _ask_store(_: Fault) -> None:
+    dist = sys.modules["torch"].distributed
+    if dist.is_available() and dist.is_initialized():
+        dist.distributed_c10d._get_default_store().get(_NO_KEY)
+
+
 def _starve(_: Fault) -> None:
     loader = sys.modules.get("torch.utils.data.dataloader")
     for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
@@ -189,6 +196,7 @@ _ACTIONS: dict[str, Callable[[Fault], None]] = {
     "exit": _exit,
     "raise": _raise,
     "mismatch": _mismatch,
+    "store": _ask_store,
     "data": _starve,
     "gil": _hold_gil,
 }

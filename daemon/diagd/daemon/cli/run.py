@@ -146,6 +146,7 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
       gil:rank=1,step=10                waits for ever in C code that holds the GIL
       data:rank=1,step=20               waits for ever for its DataLoader's next batch
       mismatch:rank=1,step=12           enters an all_reduce of another size on the default group
+      store:rank=1,step=12              waits for a key of the store that nobody sets
       slow:rank=0,2-3,factor=2,step=20-60   takes factor times as long for these steps (20- to the end)
       stop, kill, raise, exit[,code=3]  such as stop:rank=0,step=15
 

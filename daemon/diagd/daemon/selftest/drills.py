@@ -50,6 +50,7 @@ DRILLS: tuple[Drill, ...] = (
     _drill("data", "hang.data_starved"),
     _drill("stop", "hang.rank_stopped"),
     _drill("mismatch", "hang.collective_mismatch"),
+    _drill("store", "hang.store_wait"),
     _drill("kill", "exit.killed"),
     _drill("raise", "exit.error"),
     _drill("exit", "exit.early"),
