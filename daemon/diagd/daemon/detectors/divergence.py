@@ -52,6 +52,11 @@ _EFFECT = {
 }
 _WHY_OF = {
     (
+        "divergence.parameter",
+        How.CHANGED,
+    ): "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all have made,"
+    " by a write or by a step with other gradients",
+    (
         "divergence.gradient",
         How.UNREDUCED,
     ): "what each rank adds to them is of its own data alone: it is not reduced over the ranks",
