@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from diagd.daemon.detectors import narrowed, own_norms, words
+from diagd.daemon.detectors import divergence_words, narrowed, own_norms, words
 from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.axes import dealt_across
 from diagd.daemon.detectors.differing import How, Parted
@@ -27,62 +27,6 @@ RECAST_LATE = 128  # steps: so far apart are at most those at which dtypes are l
 EXPLAINED = (
     "divergence.gradient", "divergence.optimizer", "divergence.parameter", "divergence.frozen", "divergence.buffer",
 )  # fmt: skip
-
-_WHY = {
-    How.LOADED: "they were made equal when the model was wrapped, and differed before the first step: some ranks have"
-    " loaded or changed theirs in between",
-    How.NEVER: "they differ from the start, and nothing has made them equal",
-    How.UNREDUCED: "they were equal before the first step and have parted with the first updates: what the ranks add to"
-    " them is not reduced over the ranks",
-    How.UPDATED: "they were equal before the first step and have parted with the first updates, though their gradients"
-    " were equal when the optimizer stepped: what it makes of them differs, or something else writes to them",
-    How.UNSENT: "each is in the optimizer of one rank alone, as all weights of this model are, and what that rank makes"
-    " of it does not reach the others, as other weights do",
-    How.UNOWNED: "the optimizers of some ranks were not given them and leave them as they are, where those of the"
-    " others step them",
-    How.CHANGED: "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all"
-    " have made",
-}
-_EFFECT = {
-    "divergence.gradient": "with ranks that do not train the same model",
-    "divergence.optimizer": "with updates that differ between ranks",
-    "divergence.parameter": "with ranks that do not train the same model",
-    "divergence.frozen": "with ranks that do not train with the same frozen weights",
-    "divergence.buffer": "with ranks that evaluate and save something else",
-}
-_WHY_OF = {
-    (
-        "divergence.parameter",
-        How.CHANGED,
-    ): "they were equal and then were not: a rank's memory has changed otherwise than by the steps that all have made,"
-    " by a write or by a step with other gradients",
-    (
-        "divergence.gradient",
-        How.UNREDUCED,
-    ): "what each rank adds to them is of its own data alone: it is not reduced over the ranks",
-    (
-        "divergence.gradient",
-        How.MIXED,
-    ): "some ranks have the same and others do not, from the start: they are reduced, but over a part of the ranks, or"
-    " not in the same order of tensors on all of them",
-    ("divergence.gradient", How.STOPPED): "they were reduced over the ranks, and from some step on no longer are",
-    (
-        "divergence.gradient",
-        How.LOST,
-    ): "they are reduced over the ranks, but now and then something else arrives on"
-    " some ranks: a payload was lost or damaged on the way, or changed after it came",
-    (
-        "divergence.gradient",
-        How.CLIPPED,
-    ): "they are the same but for a factor: each rank has clipped or scaled them by a norm of its own",
-    ("divergence.buffer", How.NEVER): "each rank updates its own, from its own data, and its wrapper does not broadcast"
-    " them",
-    (
-        "divergence.optimizer",
-        How.LOADED,
-    ): "the optimizers of the ranks have counted different numbers of steps: some have"
-    " loaded their state, or lost it, and others have not",
-}
 
 
 def divergence(scene: Scene) -> Iterator[Finding]:
@@ -173,7 +117,7 @@ def _depth(one: Parted) -> int:
 
 def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: list[Parted], by_hand: bool) -> Finding:
     first = found[0]
-    why = _WHY_OF.get((kind, how), _WHY.get(how, "")) + narrowed.reading(how, found)
+    why = divergence_words.why(kind, how) + narrowed.reading(how, found)
     if how is How.UNREDUCED and any(is_wrapped_alone(one.entry) for one in found):
         why += ". Their wrapper was given a process group of one rank, in which there is nobody to reduce with"
     replicas = any(one.entry.beside for one in found)
@@ -240,7 +184,7 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
         holds = words.verb(culprits, "holds", "hold")
         text = f"{words.ranks_text(culprits)} {holds} other values than {words.ranks_text(others)} in {names}{more}"
         text += f", {when}"
-    return f"{text}. The run goes on, {_EFFECT[first.kind]}"
+    return f"{text}. The run goes on, {divergence_words.EFFECT[first.kind]}"
 
 
 def _evidence(one: Parted) -> tuple[Evidence, ...]:
