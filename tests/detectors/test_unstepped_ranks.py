@@ -13,8 +13,13 @@ from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.state.model import Group
 
 
-def job(steps: tuple[int, ...], met: tuple[int, ...], wrapper: str = "ddp", per_step: float = 2.0) -> Job:
-    """So many steps and collectives of each rank; by the end of a step the first rank had met `per_step` times it."""
+def job(
+    steps: tuple[int, ...], met: tuple[int, ...], wrapper: str = "ddp", per_step: float = 2.0, backward_s: float = 0.1
+) -> Job:
+    """So many steps and collectives of each rank; by the end of a step the first rank had met `per_step` times it.
+
+    Between two looks each rank has spent `backward_s` in backward passes.
+    """
     made = training({DDP: same}, len(steps))
     world = len(steps)
     signals(made.state, 0, "step/collectives", range(1, steps[0] + 1), [per_step * s for s in range(1, steps[0] + 1)])
@@ -23,7 +28,10 @@ def job(steps: tuple[int, ...], met: tuple[int, ...], wrapper: str = "ddp", per_
         placed.facts.step = steps[rank]
         placed.detail = replace(placed.detail, groups=(Group("0", tuple(range(world)), enqueued=met[rank]),))
         placed.details = True
-    made.report()
+    for look in range(3):
+        for placed in made.ranks.values():
+            placed.facts.extra["phase_s|backward"] = look * backward_s
+        made.report()
     return made
 
 
@@ -52,6 +60,10 @@ def test_what_is_no_rank_that_stopped_is_not_told(
     steps: tuple[int, ...], met: tuple[int, ...], wrapper: str, per_step: float
 ) -> None:
     assert told(job(steps, met, wrapper, per_step)) == []
+
+
+def test_a_rank_without_passes_of_its_own_answers_those_that_have_batches_left() -> None:
+    assert told(job((90, 29, 90), (180, 180, 180), backward_s=0.0)) == []
 
 
 def test_steps_that_a_scaler_has_skipped_are_told_by_its_own_rule() -> None:

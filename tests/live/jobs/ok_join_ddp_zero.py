@@ -1,5 +1,6 @@
-"""Join over DDP and ZeroRedundancyOptimizer; four ranks with 150 to 300 batches."""
+"""Join over DDP and ZeroRedundancyOptimizer, four ranks with 150 to 300 batches; `one`: over DDP, one with fewer."""
 
+import sys
 import time
 
 import torch
@@ -15,9 +16,13 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(rank)
     model = DDP(nn.Sequential(nn.Linear(14, 28), nn.ReLU(), nn.Linear(28, 14)))
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.SGD, lr=0.01)
-    batches = 150 + 50 * rank
-    with Join([model, optimizer]):
+    if sys.argv[1:] == ["one"]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        joined, batches = [model], 150 if rank == 2 else 300
+    else:
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.SGD, lr=0.01)
+        joined, batches = [model, optimizer], 150 + 50 * rank
+    with Join(joined):
         for step in range(batches):
             x = torch.randn(8, 14)
             loss = (model(x) - x).pow(2).mean()

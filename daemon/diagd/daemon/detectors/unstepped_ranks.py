@@ -41,6 +41,8 @@ def stopped(state: JobState, ranks: tuple[int, ...]) -> Stopped | None:
         return None
     if any(_skipped(state, rank, steps[rank]) >= MOST_SKIPPED * MISSING for rank in behind):
         return None
+    if not all(_passes_since(state, rank, steps[rank]) for rank in behind):
+        return None
     return Stopped(behind, steps[behind[0]], steps[lead] - steps[behind[0]], met[behind[0]])
 
 
@@ -54,6 +56,13 @@ def _met_since(state: JobState, lead: int, rank: int, step: int) -> int:
         return 0
     by_then = float(clock.values[np.flatnonzero(clock.steps <= step)[-1]])
     return max(int(entered - by_then), 0)
+
+
+def _passes_since(state: JobState, rank: int, step: int) -> bool:
+    """Whether the rank computes on: one that has run out of batches may only answer the others, as under `Join`."""
+    pace = state.paces.get(rank)
+    since = [one.phases.get("backward", 0.0) for one in pace.samples if one.step == step] if pace is not None else []
+    return len(since) > 1 and since[-1] > since[0]
 
 
 def _skipped(state: JobState, rank: int, step: int) -> int:
