@@ -398,6 +398,20 @@ def test_of_a_call_that_most_make_for_the_first_time_who_did_not_come_along_is_a
     assert met.passes(2).finds().ranks == culprits
 
 
+def test_ranks_that_come_by_their_usual_line_have_not_come_along_with_the_one_that_changed_its_order() -> None:
+    """A pair and then all, on a rank of the pair the other way round once, and the last rank only ever meets all."""
+    met = job(3, groups={"pair": (0, 1)})
+    for step in range(12):
+        for rank in (0, 1):
+            met.did(rank, "ALLREDUCE", at("train", line=15), entered_s=met.now_s - 12 + step)
+        for rank in (0, 1, 2):
+            met.did(rank, "ALLREDUCE", at("train", line=16), entered_s=met.now_s - 11.5 + step)
+    met.waits(0, seq=13, group="pair", site=at("train", line=15))
+    met.waits(1, seq=13, site=at("train", line=12)).waits(2, seq=13, site=at("train", line=16))
+    found = met.passes(2).finds()
+    assert (found.kind, found.ranks) == ("hang.group_cycle", (1,))
+
+
 @pytest.mark.parametrize(("sends", "said"), [((0, 2), True), ((0, 1, 2), False), ((2,), False)])
 def test_who_left_a_send_out_that_all_others_have_called_there_is_at_fault_and_not_who_waits_for_it(
     sends: tuple[int, ...], said: bool

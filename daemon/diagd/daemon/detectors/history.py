@@ -72,9 +72,17 @@ def first_time(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
 
 
 def _left_behind(scene: Scene, waits: Mapping[int, Wait], strangers: set[int]) -> set[int]:
-    """Who did not come along, where most ranks are in the one operation that these are in, as in a first evaluation."""
+    """Who did not come along, where most ranks came by the same new line to the operation that these are in.
+
+    So it is in a first evaluation. Ranks that are in that operation by their usual line have not come along.
+    """
     theirs = {(waits[rank].op.group, waits[rank].op.seq) for rank in strangers}
-    along = {rank for rank, held in scene.graph.waits.items() if held and (held[0].op.group, held[0].op.seq) in theirs}
+    lines = {_line(site) for rank in strangers if (site := waits[rank].op.site) is not None}
+    there = {rank: held[0].op for rank, held in scene.graph.waits.items() if held}
+    along = {
+        rank for rank, op in there.items()
+        if (op.group, op.seq) in theirs and op.site is not None and _line(op.site) in lines
+    }  # fmt: skip
     members = {member for rank in strangers for member in waits[rank].members}
     if len(theirs) > 1 or min(seq for _, seq in theirs) <= 0 or 2 * len(along) <= len(members):
         return set()
