@@ -231,6 +231,11 @@ def test_after_its_step_no_batch_comes_any_more(job: Job, monkeypatch: pytest.Mo
         loader()._next_data()
 
 
+def test_after_a_restart_it_is_noted_that_nothing_acts_again(job: Job) -> None:
+    job.plant("kill:rank=1,step=2", attempt=1)
+    assert STATE.notes == ["drill: --inject kill:rank=1,step=2, before a restart: after it a fault does not act again"]
+
+
 def test_every_kind_has_what_it_does() -> None:
     from diagd.probes.faults import KINDS
 

@@ -155,6 +155,8 @@ def test_a_drill_is_not_mistaken_for_a_real_fault() -> None:
         "Not watched: no ptrace.",
     ]
     assert "Drill that has done nothing so far" in summary_lines(report(notes=notes[:2]))[1]
+    later = ["drill: --inject kill:rank=2,step=9, before a restart: after it a fault does not act again"]
+    assert summary_lines(report(notes=later))[1] == "Drill, no real fault: " + later[0].removeprefix("drill: ") + "."
     notes[0] += " slow:rank=9,step=4"
     assert "slow:rank=9,step=4 did not act so far" in summary_lines(report(notes=notes))[1]
 
@@ -163,7 +165,7 @@ def test_the_probe_and_the_report_mean_the_same_by_a_drill() -> None:
     from diagd.daemon.report import drill
     from diagd.probes import inject
 
-    assert drill.DRILL == inject.DRILL
+    assert (drill.DRILL, drill.AGAIN) == (inject.DRILL, inject.AGAIN)
 
 
 def test_a_wait_that_was_over_before_it_was_said_is_not_told_of_at_the_end() -> None:

@@ -22,6 +22,7 @@ from diagd.probes.guard import EAGER, Patches, Probe
 from diagd.probes.state import STATE
 
 DRILL = "drill: "  # what the notes of a drill begin with
+AGAIN = ", before a restart: after it a fault does not act again"
 _FOR_EVER_S = 3600.0
 _NO_KEY = "diagd/drill/key-that-nobody-sets"
 _ODD_NUMEL = 12_289  # elements: a size that no model's gradients are likely to have
@@ -96,7 +97,8 @@ def _at_switch(recording: bool) -> None:
         DRILL_HERE.__init__()  # type: ignore[misc]
         DRILL_HERE.faults = faults
     if recording:
-        STATE.note(f"{DRILL}--inject {' '.join(map(str, DRILL_HERE.faults))}")
+        again = AGAIN if identity.fact("attempt", 0) else ""
+        STATE.note(f"{DRILL}--inject {' '.join(map(str, DRILL_HERE.faults))}{again}")
 
 
 def look() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 DRILL = "drill: "  # what such notes begin with, as the probe that plants the faults writes them
+AGAIN = ", before a restart: after it a fault does not act again"  # what the ranks of a later attempt note of it
 _PLANTED, _ASKED = "injected ", "--inject "
 
 
@@ -11,7 +12,7 @@ def drill_text(notes: Sequence[str]) -> str:
     said = [note.removeprefix(DRILL) for note in notes if note.startswith(DRILL)]
     if not said:
         return ""
-    if not any(note.startswith(_PLANTED) for note in said):
+    if not any(note.startswith(_PLANTED) or note.endswith(AGAIN) for note in said):
         return f"Drill that has done nothing so far: {'; '.join(said)}; no rank of that number has come to that step"
     if idle := _idle(said):
         said.append(f"{', '.join(idle)} did not act so far: no rank of that number has come to that step")
@@ -20,7 +21,9 @@ def drill_text(notes: Sequence[str]) -> str:
 
 def _idle(said: Sequence[str]) -> list[str]:
     """The faults that were asked for, and of which no rank has said that it has planted one of that name."""
-    asked = [fault for note in said if note.startswith(_ASKED) for fault in note.split()[1:]]
+    asked = [
+        fault for note in said if note.startswith(_ASKED) and not note.endswith(AGAIN) for fault in note.split()[1:]
+    ]
     planted = {note.removeprefix(_PLANTED).split()[0] for note in said if note.startswith(_PLANTED)}
     return [fault for fault in asked if fault.partition(":")[0] not in planted]
 
