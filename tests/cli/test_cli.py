@@ -77,6 +77,9 @@ def test_exit_codes_are_in_the_help() -> None:
         (["run"], "diagd run -- torchrun"),
         (["run", "--report", "", "--", "true"], "it is empty"),
         (["run", "--job-id", " ", "--", "true"], "it is empty"),
+        (["run", "--report", "--", "true"], "its value is missing before --"),
+        (["run", "--record", "--", "true"], "its value is missing before --"),
+        (["run", "--job-id", "-q", "true"], "its value is missing before -q"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_right(words: list[str], hint: str) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -60,14 +60,19 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     return value
 
 
-def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.strip():
+_Value = TypeVar("_Value", str, Path)
+
+
+def _given(ctx: click.Context, param: click.Parameter, value: _Value | None) -> _Value | None:
+    if value is not None and not str(value).strip():
         raise click.BadParameter("it is empty: a variable in the command that is not set?")
+    if value is not None and str(value).startswith("-"):
+        raise click.BadParameter(f"its value is missing before {value}")
     return value
 
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
-    named = _not_empty(ctx, param, value)
+    named = _given(ctx, param, value)
     return Path(named) if named is not None else None
 
 
@@ -106,13 +111,14 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=_given,
     metavar="FILE",
     help="Keep all that the ranks report, for replay.",
 )
 @click.option(
     "--job-id",
     metavar="NAME",
-    callback=_not_empty,
+    callback=_given,
     help="Call the job this. [default: Slurm's, torchrun's, or a new name]",
 )
 @click.option(
