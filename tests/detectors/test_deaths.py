@@ -496,6 +496,8 @@ def test_a_thread_that_keeps_a_rank_in_its_shutdown_is_named_with_its_place() ->
     assert (found.kind, found.ranks) == ("exit.early", (2,))
     assert "its thread 'uploader' in push (train.py:32) keeps the process there" in found.summary
     assert found.locations[-1].frame.line == 32
+    left.beside(2, "heartbeat", at("beat", "/job/train.py", 12))
+    assert "keeps the process there" not in left.passes(1).finds().summary  # which of the two is no daemon is not known
 
 
 @pytest.mark.parametrize(("attempt", "key"), [(0, "refused"), (1, "stale")])

@@ -49,13 +49,13 @@ def divergence(scene: Scene) -> Iterator[Finding]:
 def _without_written(state: JobState, found: list[Parted]) -> tuple[list[Parted], list[Parted]]:
     """What has not parted because of a write that one rank alone has made, and what it has written."""
     written = written_alone(state, found)
-    models = {(model_of(one.entry), frozenset(rank for alike in one.classes for rank in alike)) for one in written}
-    rest = [
-        one
-        for one in found
-        if (model_of(one.entry), frozenset(rank for alike in one.classes for rank in alike)) not in models
-    ]
-    return rest, written
+    models = {_copies_of(one) for one in written}
+    return [one for one in found if _copies_of(one) not in models], written
+
+
+def _copies_of(one: Parted) -> tuple[str, frozenset[int]]:
+    """Which model it is of, and which ranks hold it."""
+    return model_of(one.entry), frozenset(rank for alike in one.classes for rank in alike)
 
 
 def _without_recast(state: JobState, found: list[Parted]) -> list[Parted]:

@@ -22,12 +22,16 @@ def fallen(scene: Scene, rank: int, since_s: float) -> Ending | None:
 
 
 def keeping(detail: Detail) -> Thread | None:
-    """The thread of the script's own for whose end the interpreter's shutdown waits; None where it waits for none."""
+    """The thread of the script's own for whose end the interpreter's shutdown waits; None where it waits for none.
+
+    None, too, where there are several: it waits for none that is a daemon, and a stack does not tell which these are.
+    """
     stack = detail.stack
     main = stack.main if stack is not None else None
     if stack is None or main is None or not any(one.function == "_shutdown" for one in main.frames):
         return None
-    return next((thread for thread in stack.threads if not thread.main and thread.user_frames), None)
+    own = [thread for thread in stack.threads if not thread.main and thread.user_frames]
+    return own[0] if len(own) == 1 else None
 
 
 def place_of(ended: Ending) -> Frame | None:
