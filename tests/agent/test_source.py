@@ -40,6 +40,16 @@ def direct(it, queue, file):
         model(batch).backward()
         file.write(batch); os.fsync(file.fileno())
     for row in it: model(row)
+
+def told(rank, step, queue, mail):
+    for step in range(step):
+        try:
+            batch = queue.get()
+        except Empty:
+            batch = queue.get(timeout=9)
+        if rank == 1 and step == 7:
+            settings = mail.get()
+        model(batch).backward()
 """
 SITE = Frame("train_step", "/job/train.py", 7)
 DIRECT = Frame("direct", "/job/train.py", 28)
@@ -73,6 +83,12 @@ def test_other_loops_and_the_body_are_none(line: int) -> None:
 def test_a_loop_that_calls_backward_nowhere_is_no_step_loop() -> None:
     assert not asks(FETCH, at(13), site=Frame("elsewhere", "/job/other.py", 3))
     assert not asks(FETCH, at(13), site=None)
+
+
+def test_what_a_queue_gives_under_a_condition_is_no_batch() -> None:
+    site = at(40, "told")
+    assert all(asks(QUEUE, at(line, "told"), site=site) for line in (35, 37))
+    assert not asks(QUEUE, at(39, "told"), site=site)
 
 
 def test_next_and_a_queues_get_in_a_loop_are_input() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.detectors.states import Job, at, job
+from tests.detectors.training import Training, with_more
 
 from diagd.daemon.detectors.apart import SHOWS_IN
 from diagd.daemon.detectors.consequences import without_consequences
@@ -171,6 +172,18 @@ def test_a_job_that_ends_well_leaves_nothing_open() -> None:
     seen.job.state.end(0, seen.job.now_s)
     seen.passes(1)
     assert not seen.only.is_open
+
+
+def test_a_rank_that_is_slow_until_a_job_ends_well_was_slow_to_its_end() -> None:
+    training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
+    (slow,) = training.find()
+    state, book = training.state, IncidentBook()
+    for _ in range(3):
+        book.update((slow,), state)
+        state.now_s += 0.5
+    state.end(0, state.now_s)
+    book.update((), state)
+    assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", True)]
 
 
 def test_what_stood_when_the_job_fell_stays_open() -> None:

@@ -91,7 +91,7 @@ def asks_for_input(frames: Sequence[Frame], site: Frame | None, tree_of: Trees) 
 
     Returns:
         True only where all of this holds. A frame is at the head of a `for`, or at an assignment from `next()` or a
-        queue's `get()` in a loop. The body of that loop calls backward: it holds the site, or calls, by name through
+        queue's `get()` that each round of a loop comes to. The body of that loop calls backward: it holds the site, or calls, by name through
         functions of the same file, the one that does. What was called from there neither trains nor communicates, and
         does more than show the progress.
     """
@@ -124,7 +124,12 @@ def _at_head(loop: Loop, line: int) -> bool:
 
 
 def _inside(loop: Loop) -> Iterator[ast.AST]:
-    return (node for part in loop.body for node in ast.walk(part))
+    """What each round comes to: of what it does under a condition, only the condition."""
+    nodes: list[ast.AST] = list(loop.body)
+    while nodes:
+        node = nodes.pop()
+        yield node
+        nodes += [node.test] if isinstance(node, ast.If) else ast.iter_child_nodes(node)
 
 
 def _takes(node: ast.AST, line: int, inner: Sequence[Frame]) -> bool:

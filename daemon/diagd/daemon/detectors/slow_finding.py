@@ -26,7 +26,7 @@ def finding_of(
         kind=kind, severity=Severity.WARNING, ranks=ranks, waiting_ranks=waiting,
         names=("worker",) if cause.key == contention.WORKERS or (data and looks.in_worker(scene.state, ranks)) else (),
         summary=words.shortened(said + (f"; {often}in {where}" if where else "") + "."), causes=(cause,),
-        locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, key=KEY,
+        locations=locations, step=scene.step(ranks), since_s=scene.state.now_s - CURRENT_S, goes_on=True, key=KEY,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def slow_link(scene: Scene, steps: Current) -> Finding | None:
     return Finding(
         kind="slow.collective", severity=Severity.WARNING, ranks=link.ranks, waiting_ranks=waiting,
         summary=words.shortened(said + "."), causes=(cause,), step=scene.step(link.ranks),
-        since_s=scene.state.now_s - CURRENT_S, key=KEY,
+        since_s=scene.state.now_s - CURRENT_S, goes_on=True, key=KEY,
     )  # fmt: skip
 
 
