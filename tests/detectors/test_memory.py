@@ -23,6 +23,12 @@ def test_a_rank_that_keeps_its_graphs_is_named_with_the_list_and_the_place() -> 
     assert "memory runs out in about" in found.summary
 
 
+@pytest.mark.parametrize(("each", "key"), [(2_000_000, "both"), (40_000, "graph")])
+def test_what_a_container_keeps_beside_graphs_may_be_the_most_of_it(each: int, key: str) -> None:
+    found = Run(1, 100).holds(0, leak(100, 2.7)).holder(graph=True, bytes=each).one()
+    assert found.causes[0].key == key
+
+
 def test_a_graph_that_goes_on_needs_no_container() -> None:
     run = Run(1, 80).holds(0, leak(80, 2.0))
     found = run.holder(graph=True, kind="graph", path="total", owner="", function="main", grew=80).one()

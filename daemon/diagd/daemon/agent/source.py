@@ -91,9 +91,9 @@ def asks_for_input(frames: Sequence[Frame], site: Frame | None, tree_of: Trees) 
 
     Returns:
         True only where all of this holds. A frame is at the head of a `for`, or at an assignment from `next()` or a
-        queue's `get()` that each round of a loop comes to. The body of that loop calls backward: it holds the site, or calls, by name through
-        functions of the same file, the one that does. What was called from there neither trains nor communicates, and
-        does more than show the progress.
+        queue's `get()` that each round of a loop comes to. The body of that loop calls backward: it holds the site, or
+        calls, by name through functions of the same file, the one that does. What was called from there neither trains
+        nor communicates, and does more than show the progress.
     """
     if site is None:
         return False

@@ -25,6 +25,7 @@ KIND = "memory.host_leak"
 FLOOR, WORKERS, CHILDREN = "memory/floor", "memory/worker_rss", "memory/child_rss"
 VIRTUAL, ANSWERS = "memory/virtual", "memory/answers"
 # For how many steps it must have grown, by what else is known; without it a cache that fills looks just the same.
+MOSTLY = 0.5  # of what is kept are the tensors themselves, and not what their graphs hold
 GRAPH_STEPS = 30  # each step's graph is kept: no cache does that
 KEPT_STEPS = 60  # nothing in the script's text ever takes anything out
 ALONE_STEPS = 120  # on this rank, and not on others that do the same
@@ -83,7 +84,7 @@ def _alike(leaks: list[Grows], mine: list[Grows]) -> list[Grows]:
     """The leaks, and what grows at the pace of the first of them, though nobody saw in what; the best known first."""
     if not leaks:
         return []
-    first = max(leaks, key=lambda one: (one.why in ("graph", "kept"), one.growth.slope))
+    first = max(leaks, key=lambda one: (one.why in ("graph", "both", "kept"), one.growth.slope))
     others = [one for one in mine if one is not first and (one.why or (not one.ends and one.holder is None))]
     return [first, *(one for one in others if 1 / ALIKE < one.growth.slope / first.growth.slope < ALIKE or one.why)]
 
@@ -102,7 +103,7 @@ def _own(state: JobState, rank: int, found: Growth) -> Grows:
 
 def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, data: Loader | None) -> str:
     if held is not None and held.graph and found.steps >= GRAPH_STEPS:
-        return "graph"
+        return "both" if held.bytes > MOSTLY * found.slope else "graph"
     if held is not None and held.verdict == TAKEN and _outgrows(held, found):
         return "left"
     if held is not None and held.ends:

@@ -54,6 +54,8 @@ _WHOSE = {WORKER_RSS: "its data workers together", CHILD_RSS: "its other child p
 _WHY = {
     "graph": "tensors that still have their graph are kept from step to step, and with each of them all activations"
     " that its backward pass would need",
+    "both": "what is put into a container at each step stays there and is most of what grows; some of it has its graph"
+    " still, which keeps activations as well",
     "kept": "a container is added to at each step, and nothing in the script takes anything out of it",
     "left": "entries are put into a container at each step, and not all of them are taken out again",
     "alone": "this rank keeps something at each step that the others, which make the same steps, do not",
@@ -65,7 +67,7 @@ _WHY = {
 
 def cause(one: Grows, ahead: Forecast | None) -> Cause:
     """Why it is a leak, as far as that is known; `key` is a fix's."""
-    seen = one.why in ("graph", "kept", "left") and one.what == RSS
+    seen = one.why in ("graph", "both", "kept", "left") and one.what == RSS
     confidence, basis = (0.9, Basis.OBSERVATION) if seen else (0.7 if one.why else 0.4, Basis.INFERENCE)
     key = f"worker_{one.why}" if one.what == WORKER_RSS and one.why == "kept" else one.why or "unknown"
     return Cause(key, _WHY[one.why], confidence, basis, tuple(_evidence(one, ahead)))
