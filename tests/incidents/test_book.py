@@ -167,6 +167,17 @@ def test_the_same_wait_later_is_another_incident() -> None:
     assert len(seen.all) == 2
 
 
+def test_a_wait_that_ended_by_itself_is_told_again_only_where_it_lasts_longer() -> None:
+    seen = stuck(hang_after_s=30).passes(9)
+    for lasts_s, told in ((9, 1), (11, 1), (18, 2), (40, 3)):
+        seen.job.goes_on(0, 1, 2).train(0, 1, 2)
+        seen.passes(5)
+        seen.job.rest(0, 1, 2).waits(0, seq=9).waits(1, seq=9).outside(2)
+        seen.passes(lasts_s)
+        assert len(seen.all) == told
+    assert seen.open() == {("hang.rank_blocked", (2,), "critical")}
+
+
 def test_a_job_that_ends_well_leaves_nothing_open() -> None:
     seen = stuck().passes(12)
     seen.job.state.end(0, seen.job.now_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.pauses import Pauses
 from diagd.daemon.state.job import JobState
 
 CONFIRM_S = 0.9  # what is not proven must be found again after so long
@@ -35,6 +36,7 @@ class IncidentBook:
         self._last_found: dict[str, float] = {}
         self._milder_since: dict[str, float] = {}
         self._candidates: dict[tuple[str, str], _Candidate] = {}
+        self._pauses = Pauses()
 
     @property
     def incidents(self) -> list[Incident]:
@@ -61,6 +63,9 @@ class IncidentBook:
         self._forget(state.now_s)
         for incident in self._incidents:
             if incident.is_open and self._is_over(incident, state):
+                if incident.kind.startswith(_WAITS):
+                    last_s = self._last_found.get(incident.id, state.now_s)
+                    self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
                 _resolve(incident, state.now_s)
                 changed.append(incident)
         return changed
@@ -71,8 +76,11 @@ class IncidentBook:
             return None  # what was known before stands; what ranks do now is the ending's doing
         if incident is not None:
             self._last_found[incident.id] = state.now_s
+            self._pauses.stands(incident.id, finding)
             return incident if self._change(incident, finding, state) else None
-        if self._explained(finding, state) or not self._believed(finding, state):
+        if self._explained(finding, state) or self._pauses.is_as_before(finding, _fingerprint(finding), state.now_s):
+            return None
+        if not self._believed(finding, state):
             return None
         self._supersede(finding, state.now_s)
         return self._deepen(finding, state) or self._open(finding, state)
