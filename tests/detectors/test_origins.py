@@ -117,6 +117,16 @@ def test_gradients_that_are_no_longer_reduced_are_told_from_a_lost_one() -> None
     )
 
 
+@pytest.mark.parametrize(("content", "key"), [(same, "lost_tied"), (lambda rank, step: 7, "stopped")])
+def test_of_two_ranks_gradients_that_differ_beside_reduced_ones_were_changed_after_it(
+    content: Content, key: str
+) -> None:
+    late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
+    pair = replace(DDP, peers=(0, 1))
+    found = job({pair: (late, late), replace(pair, name="Net.b.weight"): (same, content)}, world=2).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("divergence.gradient", (0, 1), key)
+
+
 def test_gradients_say_nothing_where_the_weights_are_equal() -> None:
     assert not job({DDP: (same, own)}).find()
 

@@ -171,7 +171,7 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     first = found[0]
     when = f"since step {first.since}" if first.since else "from before the first step"
     equal = first.entry.agreement.last_equal
-    if how in (How.CHANGED, How.STOPPED, How.CLIPPED) and 0 <= equal < first.since - 1:  # digests are sampled
+    if how in (How.CHANGED, How.STOPPED, How.CLIPPED, How.LOST) and 0 <= equal < first.since - 1:  # digests are sampled
         when = f"since a step from {equal + 1} to {first.since}"
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
     if found[0].entry.where is not None and len(found) == 1:

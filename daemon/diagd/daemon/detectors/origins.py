@@ -20,6 +20,7 @@ from diagd.daemon.state.ledger import NONE, Entry
 VOID = 2  # unequal gradients after which the weights were equal all the same
 NEVER = 3  # comparisons without any that was equal
 KIND = "divergence.gradient"
+PAIR = 2  # ranks, of which neither is in the majority: what one has changed looks as what neither has reduced
 INTEGRATED = 2  # tensors whose moments must have parted with them, to tell what none of the samples has met
 BESIDE = 2  # tensors before and after
 BUCKET_BYTES = 1024 * 1024  # of the first bucket, the smallest (torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
@@ -142,11 +143,29 @@ def _judged(state: JobState, weight: Parted, gradient: Entry, factors: _Factors)
         how = How.MIXED if shared else How.UNREDUCED
         return Parted(gradient, KIND, how, weight.sure, step, classes, weight.said)
     alone = all(len(alike) == 1 for alike in classes)
-    if alone and seen.last_equal < step and len(before) > 1:
+    still = _reduced_still(state, gradient, step) if alone and len(classes) == PAIR else ()
+    if alone and seen.last_equal < step and len(before) > 1 and not still:
         return Parted(gradient, KIND, How.STOPPED, weight.sure, step, classes)
+    if still:
+        said = f"that of {still[0]}, under the same wrapper, is equal in all steps since, as only reduced ones are"
+        return Parted(gradient, KIND, How.LOST, weight.sure, step, classes, said)
     odd = _all_zeros(state, gradient.name, step, classes)
     said = f"on {words.ranks_text(odd)} it was all zeros" if odd else ""
     return Parted(gradient, KIND, How.LOST, weight.sure, step, classes, said, odd)
+
+
+def _reduced_still(state: JobState, gradient: Entry, since: int) -> list[str]:
+    """Others under its wrapper that were compared since then and always equal, though never the same twice."""
+    if info_of(gradient).placement != "ddp":
+        return []
+    found = []
+    for index, other in enumerate(state.tensors.entries):
+        if other.kind == "gradient" and other.together == gradient.together and model_of(other) == model_of(gradient):
+            told = [of for step, of in state.tensors.samples(index).items() if step >= since]
+            held = [set(of.values()) for of in told if len(of) == len(other.together)]
+            if len(held) > 1 and all(len(one) == 1 for one in held) and len(set().union(*held)) == len(held):
+                found.append(other.name)
+    return found
 
 
 def _all_zeros(state: JobState, name: str, step: int, classes: list[list[int]]) -> tuple[int, ...]:
