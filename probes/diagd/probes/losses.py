@@ -5,7 +5,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import broadcasting, later, misused, odd, origin, sites, targets, turns
+from diagd.probes import broadcasting, filtered, later, misused, odd, origin, sites, targets, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.compiling import around_eager
@@ -137,6 +137,7 @@ def _take(torch: Any, root: Any, step: int) -> None:
         broadcasting.look(root, step)
         targets.look(root, step)
         misused.look(root, step)
+        filtered.look(root, step)
     dtype = str(root.dtype)
     if dtype != LOSSES.dtype:
         LOSSES.dtype = dtype

@@ -3,6 +3,7 @@
 Names, each with the unit that the script computes in:
 
     loss                    what backward was called on, the mean over the backward passes of a step
+    loss/filtered           the part of it that nan_to_num has put another number for (filtered.py)
     lr/<group>              of an optimizer's parameter group; lr/initial the highest a scheduler begins or peaks with,
                             lr/scheduled how often the one that has gone furthest was stepped, and lr/orphaned 1 where
                             all that are stepped have optimizers that never step

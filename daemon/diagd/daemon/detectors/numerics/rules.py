@@ -11,6 +11,7 @@ from diagd.daemon.detectors.numerics import (
     dead,
     exploding,
     faded,
+    filtered,
     imbalance,
     kept,
     nonfinite,
@@ -28,6 +29,7 @@ from diagd.daemon.detectors.scene import Scene
 
 NUMERICS: tuple[Callable[[Scene], Iterable[Finding]], ...] = (
     nonfinite.nonfinite,
+    filtered.filtered,
     skipped.skipped,
     spoilt.spoilt,
     exploding.explosions,
