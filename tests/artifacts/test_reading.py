@@ -153,6 +153,16 @@ def test_a_table_with_decimal_commas_is_read(tmp_path: Path) -> None:
     assert found == {(0, 0, "loss"): [(1, 2.25), (2, 1.5)]}
 
 
+def test_tables_of_one_form_are_told_apart_by_their_headers(tmp_path: Path) -> None:
+    rows = "".join(
+        f"| epoch | loss |\n| {n} | 0.{n} |\n| epoch | val loss |\n| {n} | 0.{n + 1} |\n" for n in range(1, 9)
+    )
+    (tmp_path / "a.log").write_text(rows)
+    found, _ = only(tmp_path / "a.log")
+    assert [value for _, value in found[0, 0, "loss"]] == [n / 10 for n in range(1, 9)]
+    assert [value for _, value in found[0, 0, "val loss"]] == [float(f"0.{n + 1}") for n in range(1, 9)]
+
+
 def test_what_is_no_text_is_no_log(tmp_path: Path) -> None:
     numbers = bytes(n * 7919 % 251 for n in range(5000))
     (tmp_path / "core.log").write_bytes(numbers)

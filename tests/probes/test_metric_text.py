@@ -117,3 +117,32 @@ def test_a_counter_that_begins_anew_with_each_epoch_is_continued() -> None:
 def test_a_counter_that_only_grows_is_kept_as_it_is() -> None:
     counter = Steps()
     assert [counter.place(step) for step in (500, 500, 510, 900)] == [500, 500, 510, 900]
+
+
+TABLES: dict[str, tuple[int | None, dict[str, float]]] = {
+    "| epoch | step | train loss | acc |\n|-------|---|---|---|\n| 3 | 40 | 0.51 | 93.1% |": (
+        40, {"epoch": 3, "train loss": 0.51, "acc": 93.1},
+    ),
+    "epoch     train_loss  valid_loss  time\n2         0.51        0.66        00:07": (
+        None, {"epoch": 2, "train_loss": 0.51, "valid_loss": 0.66},
+    ),
+    "  Step  Loss   Note\nsaved to x.pt\n   20  0.25   ok": (20, {"Loss": 0.25}),
+    "│ loss │ lr │\n│ 0.5 │ 1e-3 │\n│ loss │ gnorm │\n│ 0.4 │ 3.5 │": (None, {"loss": 0.4, "gnorm": 3.5}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TABLES)
+def test_the_header_of_a_table_names_its_columns(text: str) -> None:
+    reader = Reader()
+    said = [reader.read(line) for line in text.splitlines()][-1]
+    assert said is not None
+    assert (said.step, {value.name: value.value for value in said.values}) == TABLES[text]
+
+
+@pytest.mark.parametrize("text", [
+    "| epoch | loss |\n| 3 | 0.5 | 7 |", "name    size\n3       0.5", "the loss  is low\n3 0.5", "| loss |\n| 0.5 |",
+    "epoch  loss\n12 of 30",
+])  # fmt: skip
+def test_what_is_no_table_with_a_header_is_left_alone(text: str) -> None:
+    reader = Reader()
+    assert [reader.read(line) for line in text.splitlines()][-1] is None

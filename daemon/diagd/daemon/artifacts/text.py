@@ -90,7 +90,8 @@ def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Col
             at_step(NO_STEP if step is None else step)
         if number % EVERY == 1:
             _note_decimals(form, pieces, whose, piece)
-    shapes.note(form, pieces, rest, whose, ranked)
+    if not form.table:
+        shapes.note(form, pieces, rest, whose, ranked)
 
 
 def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> None:

@@ -2,13 +2,16 @@
 
 A line is split at its numbers. What stands between them is its form, and of a form it is worked out once which of its
 numbers has which name; a log has few forms. Understood are `key=value`, `key: value`, `key value`, JSON objects and
-Python dicts on one line, tables with bars, tqdm's and other progress bars, and `Step [100/600]`, also with colours.
+Python dicts on one line, tables with bars or with a header, tqdm's and other progress bars, and `Step [100/600]`, also
+with colours.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+from diagd.probes.box.metric_tables import Table
 
 MAX_LINE = 4000  # characters: longer ones are data, not a report of a step
 MAX_VALUES = 64  # of one line
@@ -71,6 +74,7 @@ class Form(NamedTuple):
     names: tuple[tuple[int, str, bool], ...]  # place of the number, its metric, whether it may be rounded
     step: int  # place of the step's number, -1 none
     nested: bool  # objects within objects: to be read as JSON, where it is JSON
+    table: bool = False  # named by a header, so that lines of the same form may mean something else elsewhere
 
 
 class Reader:
@@ -78,6 +82,8 @@ class Reader:
 
     def __init__(self) -> None:
         self._forms: dict[tuple[str, ...], Form] = {}
+        self._table = Table()
+        self._tables: dict[tuple[tuple[int, str], ...], Form] = {}
 
     def read(self, line: str) -> Line | None:
         """What the line says; None where that is nothing."""
@@ -102,6 +108,7 @@ class Reader:
             line = _BAR.sub(" ", line, count=1)
         pieces = _NUMBER.split(line)
         if len(pieces) < 3:
+            self._table.begin(line, STEP_NAMES)
             return None
         key = tuple(pieces[::2])
         form = self._forms.get(key)
@@ -109,6 +116,8 @@ class Reader:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
             form = self._forms[key] = _form(key)
+        if not form.names and (columns := self._table.numbers(line, _NUMBER)):
+            form = self._tables.setdefault(columns, _of_columns(columns))
         return form, pieces
 
 
@@ -148,6 +157,13 @@ def _form(texts: tuple[str, ...]) -> Form:
             seen.add(plain)
             names.append((2 * number + 1, name, not exact))
     return Form(tuple(names), step, nested)
+
+
+def _of_columns(columns: tuple[tuple[int, str], ...]) -> Form:
+    """That of a table's line, from its numbers' places and names."""
+    named = [(2 * number + 1, name, name.lower().replace(" ", "_") in STEP_NAMES) for number, name in columns]
+    step = next((place for place, _, is_step in named if is_step), -1)
+    return Form(tuple((place, name, True) for place, name, is_step in named if not is_step), step, False, table=True)
 
 
 def _name(before: str, after: str) -> tuple[str, bool]:
