@@ -278,6 +278,12 @@ def test_a_moment_in_state_t_is_no_stop() -> None:
     assert stop.find() == ()
 
 
+def test_what_its_children_do_is_no_sign_of_life_of_a_stopped_rank() -> None:
+    stop = two_wait_for_rank_2(hang_after_s=10).outside(2).stopped(2).works(2, "children", "memory").passes(12)
+    found = stop.finds()
+    assert (found.kind, found.ranks, found.severity) == ("hang.rank_stopped", (2,), Severity.CRITICAL)
+
+
 def test_a_rank_stopped_inside_an_operation_that_all_have_entered_is_the_culprit() -> None:
     found = job(3).waits(0, seq=5).waits(1, seq=5).waits(2, seq=5).stopped(2).passes(5).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.rank_stopped", (2,), (0, 1))

@@ -36,6 +36,7 @@ _SIGNS = (
     ("other_cpu_moved_s", "its other threads compute"),
 )
 _PROGRAM = "program_moved_s"
+_BESIDE = ("children_moved_s", "memory_moved_s")  # go on beside a stopped process, as who traces it reads it
 _CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
 
 
@@ -48,7 +49,9 @@ def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
     beat = float(c.heartbeat_s[rank])
     holds_gil = alive and beat > 0 and float(c.seen_s[rank]) - beat > GIL_STALE_S
     # While one C call holds the GIL, CPU shows only that the call goes on, not that it gets anywhere.
-    counted = [(n, words) for n, words in _SIGNS if not (holds_gil and n in _CPU)]
+    stopped = Status(int(c.status[rank])) is Status.STOPPED
+    silent = _CPU if holds_gil else _BESIDE if stopped else ()
+    counted = [(n, words) for n, words in _SIGNS if n not in silent]
     first_s = float(c.first_s[rank])
     moved = {name: float(getattr(c, name)[rank]) for name, _ in _SIGNS}
     moved = {name: at if at > first_s or name == _PROGRAM else 0.0 for name, at in moved.items()}
