@@ -248,6 +248,17 @@ def test_unwrapped_weights_that_part_one_after_the_other_are_no_doing_of_the_scr
     assert not training(dict.fromkeys(tensors, only(1, 60)), 3, STEPS).find()
 
 
+@pytest.mark.parametrize(("after", "told"), [(2.0, True), (1.0, False), (0.0, False)])
+def test_weights_that_part_all_at_once_are_a_fault_where_ranks_go_on_reducing(after: float, told: bool) -> None:
+    late: Content = lambda rank, step: own(rank, step) if step >= 60 else same(rank, step)  # noqa: E731
+    made = job({replace(PLAIN, name=f"Net.{number}"): (late, late) for number in range(3)}, steps=(*STEPS, 129))
+    for rank in range(3):
+        met = [2.0 * min(step, 60) + after * max(step - 60, 0) for step in range(1, 130)]
+        signals(made.state, rank, "step/collectives", range(1, 130), met)
+    found = [(one.kind, one.causes[0].key) for one in made.passes(1.0).find()]
+    assert found == ([("divergence.gradient", "stopped_by_hand")] if told else [])
+
+
 def test_what_a_late_rank_tells_is_waited_for() -> None:
     made = job({DDP: (same, same)})
     made.state.tensors.apply(ledgers({DDP: only(1, 98), gradient(DDP): only(1, 98)}, (0, 1), (129, 161)), 3)

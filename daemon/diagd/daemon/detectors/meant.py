@@ -2,7 +2,7 @@
 
 from diagd.daemon.detectors.differing import SEEN_TWICE, How
 from diagd.daemon.detectors.made_equal import was_made_equal
-from diagd.daemon.detectors.meetings import in_bursts
+from diagd.daemon.detectors.meetings import in_bursts, meet_as_before
 from diagd.daemon.detectors.models import Models, info_of, is_any_matrix, model_of
 from diagd.daemon.detectors.numerics.weights import is_expert
 from diagd.daemon.detectors.replicas import (
@@ -38,7 +38,7 @@ def owned(state: JobState, entry: Entry, how: How, models: Models) -> bool:
         return _is_updated_alike(state, entry, models)
     if how is How.CHANGED:
         apart = models.once(("apart", model_of(entry)), lambda: _has_parted_by_fault(siblings))
-        return apart or _is_given_the_same(entry, models)
+        return apart or _is_given_the_same(entry, models) or _is_reduced_in_vain(state, entry, models)
     if how is How.UNREDUCED and was_made_equal(state, entry, models):
         return True
     if how is How.UNREDUCED and _is_nobodys(state, entry, models):
@@ -127,6 +127,21 @@ def _is_given_the_same(weight: Entry, models: Models) -> bool:
     """
     mine = (entry.agreement for entry in _gradients(weight, models))
     return any(not seen.parts and seen.last_equal > weight.agreement.first_unequal for seen in mine)
+
+
+def _is_reduced_in_vain(state: JobState, weight: Entry, models: Models) -> bool:
+    """Whether its gradient was equal until it parted and no longer is, and the ranks go on meeting in each step.
+
+    Ranks that a script lets part, to tune on data of their own or to average now and then, no longer meet as often.
+    """
+    seen = weight.agreement
+    for gradient in _gradients(weight, models):
+        given = gradient.agreement
+        lately = [step for step, _ in given.parts if step >= seen.first_unequal]
+        was_equal = given.times - len(given.parts) >= SEEN_TWICE and given.last_equal <= seen.first_unequal
+        if was_equal and lately and given.parts[0][0] > given.last_equal:
+            return meet_as_before(state, weight.infos, given.last_equal, seen.first_unequal)
+    return False
 
 
 def _is_updated_alike(state: JobState, weight: Entry, models: Models) -> bool:

@@ -69,6 +69,25 @@ def ever_apart(state: JobState, ranks: Sequence[int]) -> bool:
     return seen is not None and bool(seen.apart.any())
 
 
+def meet_as_before(state: JobState, ranks: Iterable[int], equal: int, unequal: int) -> bool:
+    """Whether these ranks meet as often in each step after `unequal` as in those before `equal`, as far as is known."""
+    for rank in ranks:
+        series = state.signals.series(rank, CLOCK)
+        if series is None or len(series) < SAMPLES:
+            return False
+        before, after = (_rate(series.steps[part], series.values[part])
+                         for part in (series.steps <= equal, series.steps >= unequal))  # fmt: skip
+        if before < 1 or abs(after - before) > NEAR * before:
+            return False
+    return True
+
+
+def _rate(steps: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+    """Collectives a step, at most steps; 0 where that is not known. Evaluations and a start have more."""
+    rates = np.diff(values) / np.diff(steps) if len(steps) >= SAMPLES else np.zeros(0)
+    return float(np.median(rates)) if len(rates) else 0.0
+
+
 class _Seen(NamedTuple):
     steps: NDArray[np.int64]
     behind: NDArray[np.float64]  # by rank and step: has met less often by this step, so has made more of them
