@@ -9,10 +9,11 @@ from tests.detectors.training import Training, with_more
 
 from diagd.daemon.detectors.apart import SHOWS_IN
 from diagd.daemon.detectors.consequences import without_consequences
-from diagd.daemon.detectors.finding import Finding, Severity
+from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.incidents.book import IncidentBook
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Ending
 
 
@@ -176,6 +177,20 @@ def test_a_wait_that_ended_by_itself_is_told_again_only_where_it_lasts_longer() 
         seen.passes(lasts_s)
         assert len(seen.all) == told
     assert seen.open() == {("hang.rank_blocked", (2,), "critical")}
+
+
+def test_what_a_job_goes_on_with_is_one_incident_though_its_evidence_comes_and_goes() -> None:
+    cause = Cause("far", "it is too high", 0.9, Basis.OBSERVATION, (Evidence("lr 3", "signals"),))
+    found = Finding(
+        "training.lr_fault", Severity.WARNING, (0,), "too high", (cause,), sure=True, goes_on=True, key="lr"
+    )
+    book, state, changes = IncidentBook(), JobState(), []
+    for second in range(100, 300):
+        state.tick(float(second))
+        seen = [found] if second % 17 < 3 and not 180 < second < 230 else []
+        changes += [one.is_open for one in book.update(seen, state)]
+    assert changes == [True, False, True]
+    assert [one.is_open for one in book.incidents] == [True]
 
 
 def test_a_job_that_ends_well_leaves_nothing_open() -> None:

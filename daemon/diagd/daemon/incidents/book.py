@@ -12,6 +12,8 @@ from diagd.daemon.state.job import JobState
 
 CONFIRM_S = 0.9  # what is not proven must be found again after so long
 CALM_S = 2.0  # and be gone for so long before it is over
+GONE_S = 20.0  # likewise of what a job goes on with, whose evidence comes and goes with its samples
+AGAIN_S = 600.0  # what comes back within this time, and is no wait, is the same fault
 _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
 DYING_S = 2.0
@@ -83,7 +85,7 @@ class IncidentBook:
         if not self._believed(finding, state):
             return None
         self._supersede(finding, state.now_s)
-        return self._deepen(finding, state) or self._open(finding, state)
+        return self._again(finding, state) or self._deepen(finding, state) or self._open(finding, state)
 
     def _same_fault(self, finding: Finding) -> Incident | None:
         family = finding.kind.split(".")[0]
@@ -127,6 +129,19 @@ class IncidentBook:
                 late = incident.kind.partition(".")[0] in _WAITS and incident.severity != Severity.CRITICAL
                 if incident.is_open and late and _overlap(incident, finding):
                     _resolve(incident, now_s)
+
+    def _again(self, finding: Finding, state: JobState) -> Incident | None:
+        """What the job goes on with and was thought to be over is open again."""
+        for incident in self._incidents:
+            alike = (incident.kind, incident.key, incident.attempt) == (finding.kind, finding.key, state.attempt)
+            if not (alike and finding.goes_on and incident.goes_on and set(incident.ranks) & set(finding.ranks)):
+                continue
+            if incident.resolved_s is not None and state.now_s - incident.resolved_s < AGAIN_S:
+                incident.resolved_s, self._last_found[incident.id] = None, state.now_s
+                self._candidates.pop((finding.kind, finding.key), None)
+                _fill(incident, finding)
+                return incident
+        return None
 
     def _deepen(self, finding: Finding, state: JobState) -> Incident | None:
         """What was told of its consequence, which often shows first, becomes the incident of the cause."""
@@ -176,7 +191,8 @@ class IncidentBook:
             state.status(r).gone for r in (*incident.ranks, *incident.waiting_ranks)
         ):
             return state.attempt > incident.attempt
-        return state.now_s - self._last_found.setdefault(incident.id, state.now_s) > CALM_S
+        gone_s = state.now_s - self._last_found.setdefault(incident.id, state.now_s)
+        return gone_s > (GONE_S if incident.goes_on else CALM_S)
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:

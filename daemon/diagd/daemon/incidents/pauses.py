@@ -23,6 +23,7 @@ class Pauses:
 
     def is_as_before(self, finding: Finding, fingerprint: str, now_s: float) -> bool:
         """Whether this wait lasts hardly longer than one like it did; how long is too long is not for it to say."""
-        if finding.severity == Severity.CRITICAL or finding.goes_on:
+        lasted_s = self._lasted.get((fingerprint, finding.ranks))
+        if lasted_s is None or finding.severity == Severity.CRITICAL or finding.goes_on:
             return False
-        return now_s - finding.since_s < AS_BEFORE * self._lasted.get((fingerprint, finding.ranks), 0.0)
+        return now_s - finding.since_s < AS_BEFORE * lasted_s
