@@ -95,6 +95,15 @@ def test_weights_that_one_rank_updates_for_all_hide_gradients_that_are_not_reduc
     assert "lies on rank 1 alone" in found.causes[0].evidence[-1].what
 
 
+@pytest.mark.parametrize(("moved", "told"), [("BROADCAST", True), ("BROADCAST,REDUCE", False), ("none", False)])
+def test_gradients_that_nothing_adds_up_of_weights_that_are_sent_are_thrown_away(moved: str, told: bool) -> None:
+    made = job({PLAIN: (same, own)}, steps=STEPS[1:])
+    for rank in made.ranks:
+        made.state.signals.put_fact(rank, "data/moved", 9, moved)
+    found = [(one.kind, one.ranks, one.causes[0].key) for one in made.passes(1.0).find()]
+    assert found == ([("divergence.gradient", (0, 1, 2), "unreduced_by_hand")] if told else [])
+
+
 def test_a_first_step_with_a_rate_of_zero_leaves_weights_equal_under_gradients_that_are_not_reduced() -> None:
     late: Content = lambda rank, step: own(rank, step) if step > 1 else same(rank, step)  # noqa: E731
     found = job({DDP: (late, own)}).finds()

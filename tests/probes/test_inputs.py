@@ -135,14 +135,16 @@ def test_no_hook_waits_where_models_are_compiled_or_there_is_one_rank(
 
 
 @pytest.mark.parametrize(
-    ("issued", "text"),
+    ("issued", "text", "moved"),
     [
-        ([(Op.ALLREDUCE, 4096), (Op.BARRIER, -1), (Op.ALLGATHER, 2)], "none"),
-        ([(Op.ALLGATHER, 4096), (Op.ALLREDUCE, 1), (Op.SEND, -1)], "ALLGATHER,SEND"),
+        ([(Op.ALLREDUCE, 4096), (Op.BARRIER, -1), (Op.ALLGATHER, 2)], "none", "ALLREDUCE"),
+        ([(Op.ALLGATHER, 4096), (Op.ALLREDUCE, 1), (Op.SEND, -1)], "ALLGATHER,SEND", "ALLGATHER,SEND"),
+        ([(Op.INIT, -1), (Op.BROADCAST, 999), (Op.REDUCE, 8)], "none", "BROADCAST"),
+        ([(Op.STORE_SET, -1)], "none", "none"),
     ],
 )
 def test_what_the_first_steps_exchange_is_told_once(
-    recording: BoxWriter, told: Callable[[], Told], issued: list[tuple[Op, int]], text: str
+    recording: BoxWriter, told: Callable[[], Told], issued: list[tuple[Op, int]], text: str, moved: str
 ) -> None:
     ring = recording.ring()
     assert ring is not None
@@ -151,7 +153,7 @@ def test_what_the_first_steps_exchange_is_told_once(
     for number in (7, 8, 9):
         step(number)
         inputs._arm(probe())
-    assert told()["data/exchanges"] == {9: text}
+    assert (told()["data/exchanges"], told()["data/moved"]) == ({9: text}, {9: moved})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 data/exchanges fact, without a wrapper: which operations the first steps exchange parts of what they compute by
 data/averages  fact: groups of some ranks over which the first steps add up more than figures, as data/replicas
+data/moved     fact, without a wrapper: all operations by which the first steps move more than figures
 data/within    fact: groups in which the script's own backward passes exchange them, as where ranks share a sample
 """
 
@@ -19,6 +20,10 @@ AT_STEP = 8  # it takes most of a millisecond, once
 # Averaging gradients needs none of these. Ranks that exchange what they compute may share each sample.
 _EXCHANGES = {int(op): op.name for op in (Op.ALLGATHER, Op.ALLTOALL, Op.REDUCE_SCATTER, Op.SEND, Op.RECV)}
 _WITHIN = frozenset({Op.ALLREDUCE, Op.ALLGATHER, Op.REDUCE_SCATTER})  # each rank has a part of all that is summed
+_NO_DATA = frozenset({
+    Op.BARRIER, Op.MONITORED_BARRIER, Op.NEW_GROUP, Op.INIT, Op.DESTROY, Op.STORE_GET, Op.STORE_WAIT, Op.STORE_SET,
+    Op.STORE_JOIN,
+})  # fmt: skip
 _FIGURES = 64  # elements: so few are what ranks tell each other of their losses and counts
 
 
@@ -33,6 +38,9 @@ def tell(wrapped: bool) -> None:
     if not wrapped:
         found = {_EXCHANGES[one.op] for one in large if one.op in _EXCHANGES}
         SIGNALS.fact("data/exchanges", ",".join(sorted(found)) or "none")
+        SIGNALS.fact(
+            "data/moved", ",".join(sorted({Op(one.op).name for one in large if one.op not in _NO_DATA})) or "none"
+        )
     _tell_averages(large)
     _tell_within(large)
 

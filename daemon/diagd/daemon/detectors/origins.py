@@ -33,7 +33,7 @@ def gradients(state: JobState, found: Sequence[Parted]) -> list[Parted]:
     for key in sorted({(model_of(one.entry), one.entry.together) for one in found if _may_be_explained(one)}):
         weights = [one for one in found if _may_be_explained(one) and key == (model_of(one.entry), one.entry.together)]
         told += _of_model(state, weights)
-    told += _of_sent_out(state)
+    told += [*_of_sent_out(state), *_of_thrown_away(state)]
     return sorted(told, key=lambda one: one.since)
 
 
@@ -68,6 +68,29 @@ def _of_sent_out(state: JobState) -> list[Parted]:
             said = f"its optimizer state lies on {words.ranks_text(ranks)} alone, which updates it for the others"
             found.append(Parted(gradient, KIND, How.UNREDUCED, False, step, classes, said))
     return found
+
+
+def _of_thrown_away(state: JobState) -> list[Parted]:
+    """Gradients that never were equal, of weights that stay equal as the script sends them, and sends nothing else."""
+    weights = {(e.name, e.together): e for e in state.tensors.entries if e.kind == "parameter"}
+    found = []
+    for gradient in state.tensors.entries:
+        weight = weights.get((gradient.name, gradient.together))
+        if gradient.kind != "gradient" or weight is None or not _is_sent_alone(state, weight, gradient):
+            continue
+        step, classes = gradient.agreement.parts[0]
+        said = "the weights stay equal as they are broadcast; nothing else is, and nothing adds gradients up"
+        found.append(Parted(gradient, KIND, How.UNREDUCED, False, step, classes, said))
+    return found
+
+
+def _is_sent_alone(state: JobState, weight: Entry, gradient: Entry) -> bool:
+    given, held = gradient.agreement, weight.agreement
+    if given.last_equal != NONE or len(given.parts) < NEVER or held.parts or held.last_equal < given.parts[-1][0] - 1:
+        return False
+    plain = all(info.placement == "plain" and info.owned and not info.local for info in weight.infos.values())
+    told = [state.signals.fact(rank, "data/moved") for rank in gradient.infos]
+    return plain and all(fact is not None and fact[1] == "BROADCAST" for fact in told)
 
 
 def _is_never(gradient: Entry) -> bool:
