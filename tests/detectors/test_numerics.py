@@ -731,6 +731,22 @@ def test_a_large_part_without_any_gradient_was_cut_off() -> None:
     assert found(made) == []
 
 
+@pytest.mark.parametrize(("silent", "last", "trained", "said"), [
+    (4, 192, "Net.moe.experts.0.weight", ["unused experts"]),
+    (2, 192, "Net.moe.experts.0.weight", []),  # most are used
+    (4, 64, "Net.moe.experts.0.weight", []),  # they may be chosen yet
+    (4, 192, "Net.head.weight", []),  # none is: what the experts are for is not known
+])  # fmt: skip
+def test_experts_that_are_never_chosen_are_told_where_they_are_most(
+    silent: int, last: int, trained: str, said: list[str]
+) -> None:
+    made = described(counts(), **{f"Net__moe__experts__{n}__weight": (4, 4) for n in range(6)})
+    signals(made.state, 0, "parameters/without_gradient", [2, 8, 16, 24, 32, 48, last], [silent] * 7)
+    made.state.signals.put_fact(0, "parameters/without_gradient", last, "Net.moe.experts.1.weight")
+    norms(made, trained, [0.5] * 10)
+    assert [f.causes[0].key for f in found(made)] == said
+
+
 @pytest.mark.parametrize(("silent", "trained", "said"), [
     ("Net.moe.router.weight", "Net.moe.experts.0.weight", ["unrouted"]),
     ("Net.moe.gate.weight", "Net.moe.experts.0.gate_proj.weight", ["unrouted"]),

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.numerics.counted import LATER, SHARE, Counts, Dead
 from diagd.daemon.detectors.numerics.not_owned import copied, forgotten, replaced, unlisted
 from diagd.daemon.detectors.numerics.rates import highest
 from diagd.daemon.detectors.numerics.routers import unlearned
+from diagd.daemon.detectors.numerics.unused import unused
 from diagd.daemon.detectors.numerics.weights import SOME, UPDATE, Weight, is_besides, is_expert, is_router, weights
 from diagd.daemon.detectors.numerics.zeroed import zero
 from diagd.daemon.detectors.scene import Scene
@@ -182,6 +183,7 @@ _RULES: tuple[Callable[[Counts], Dead | None], ...] = (
     unlisted,
     forgotten,
     frozen_output,
+    unused,
     cut_off,
     zero,
     unlearned,
