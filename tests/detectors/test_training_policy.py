@@ -79,6 +79,23 @@ def test_an_entropy_that_rises_by_many_nats_from_the_start_is_worth_knowing(
     assert Learning(logged(entropy=np.linspace(5.7, end, 150))).kinds() == said
 
 
+@pytest.mark.parametrize(("level", "gain", "weight", "said"), [
+    (1.79, 0.0, 5.0, [("entropy_explosion", "warning")]),
+    (1.79, 0.0, 0.01, []),  # as where rewards are rare
+    (1.79, 0.5, 5.0, []),
+    (1.70, 0.0, 5.0, []),  # it has begun to choose
+])  # fmt: skip
+def test_a_policy_that_its_entropy_term_keeps_random(
+    level: float, gain: float, weight: float, said: list[tuple[str, str]]
+) -> None:
+    entropy, policy = around(level, 0.001, 200), around(0.02, 0.05, 200, seed=1)
+    value, reward = around(0.4, 0.05, 200, seed=2), around(0.17, 0.02, 200, seed=3)
+    reward = reward + np.linspace(0, gain, 200)
+    run = logged(entropy=entropy, entropy_loss=-entropy, policy_loss=policy, value_loss=value, reward=reward,
+                 loss=policy + 0.5 * value - weight * entropy)  # fmt: skip
+    assert Learning(run).kinds() == said
+
+
 def test_a_trained_policy_that_turns_to_noise_is_an_explosion_where_its_reward_falls() -> None:
     entropy = steps(around(0.4, 0.03, 40), np.linspace(0.4, 3.0, 15), around(3.0, 0.05, 20))
     reward = steps(np.linspace(0.3, 0.7, 40), np.linspace(0.7, 0.0, 15), around(0.0, 0.01, 20))

@@ -14,6 +14,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure, lasting, rolling_median
 from diagd.daemon.detectors.training.run import Metric, Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.detectors.training.uniform import uniform
 from diagd.daemon.state.metrics_names import canonical
 
 WIDTH = 5  # samples of the median that stands for the level
@@ -120,7 +121,9 @@ def _entropy(run: Run, metric: Metric) -> Finding | None:
     back = float(smooth[lowest]) < LEARNED * first and now > LOST * first
     times = now > RISEN * max(float(smooth[lowest]), 1e-3) and now > 1.5 * first
     above = times or now > max(first, float(smooth[lowest]) + FAR)
-    return _explosion(run, metric, float(smooth[lowest]), now, back) if back or above else None
+    if back or above:
+        return _explosion(run, metric, float(smooth[lowest]), now, back)
+    return uniform(run, metric)
 
 
 def _of_density(run: Run, metric: Metric) -> Finding | None:
