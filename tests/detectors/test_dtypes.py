@@ -60,6 +60,18 @@ def test_a_dtype_that_changes_in_the_midst_is_told_with_its_step() -> None:
     assert (found.ranks, found.step, found.names) == ((1,), 48, ("Net.a", "Net.b", "bfloat16"))
 
 
+def test_an_optimizers_state_that_was_cast_as_it_was_loaded_is_told_with_what_it_is() -> None:
+    made = told((), ())
+    for rank in range(2):
+        made.state.signals.put_fact(
+            rank, "dtypes/state", 101, "float32\tbfloat16\tNet.a.master,Net.a.exp_avg,Net.b.master"
+        )
+    (found,) = find(made)
+    assert (found.ranks, found.step, found.severity) == ((0, 1), 101, Severity.WARNING)
+    assert {"Net.a.master", "master", "exp_avg", "optimizer state", "bfloat16"} <= set(found.names)
+    assert "master, exp_avg of Net.a, Net.b" in found.summary
+
+
 def test_buffers_that_half_precision_falsifies_are_one_finding_for_each_kind() -> None:
     made = told((), ())
     for rank in range(2):

@@ -356,3 +356,57 @@ def test_what_a_thread_of_the_scripts_writes_is_not_what_is_trained_now(
     monkeypatch.setattr(STATE, "trainer", -1)
     KNOWN.take("a.pt", 6)
     assert "a.pt" not in KNOWN.written
+
+
+class _Master(torch.optim.Optimizer):
+    """Keeps weights in half precision, and what makes small steps count in float32."""
+
+    def __init__(self, parameters: Iterator[nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 1e-4})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for one in group["params"]:
+                state = self.state[one]
+                state.setdefault("master", one.float().clone()).sub_(group["lr"] * one.grad.float())
+                one.copy_(state["master"])
+
+
+def _half() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).bfloat16()
+
+
+def _steps(net: nn.Module, optim: torch.optim.Optimizer) -> None:
+    for _ in range(2):
+        net(torch.ones(1, 3, dtype=torch.bfloat16)).sum().backward()
+        optim.step()
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_a_state_that_is_cast_as_it_is_loaded_is_told_unless_it_is_put_right(
+    facts: dict[str, str], recording: BoxWriter, mended: bool
+) -> None:
+    net = _half()
+    before, after = _Master(net.parameters()), _Master(net.parameters())
+    _steps(net, before)
+    kept = copy.deepcopy(before.state_dict())
+    after.load_state_dict(kept)
+    if mended:
+        for one, state in zip(net.parameters(), kept["state"].values(), strict=True):
+            after.state[one]["master"] = state["master"]
+    _steps(net, after)
+    told = facts.get("dtypes/state", "").split("\t")
+    assert told[:2] == ([""] if mended else ["float32", "bfloat16"])
+    assert mended or told[2].count(".master") == 4
+
+
+def test_a_state_of_the_dtype_that_its_optimizer_keeps_is_no_cast_one(
+    facts: dict[str, str], recording: BoxWriter
+) -> None:
+    net = _half()
+    before, after = optimizer(net), optimizer(net)
+    _steps(net, before)
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    _steps(net, after)
+    assert "dtypes/state" not in facts

@@ -7,7 +7,7 @@ fact `dtypes/frozen`, in the form of `dtypes/changed`, frozen parameters that we
 import math
 from typing import Any
 
-from diagd.probes import bits, counters, dtypes, fresh, later, spoilt, unlisted
+from diagd.probes import bits, counters, dtypes, fresh, later, spoilt, standing, unlisted
 from diagd.probes.losses import LOSSES
 from diagd.probes.named import NAMED, Parameter
 from diagd.probes.sentinel import SENTINEL
@@ -71,6 +71,7 @@ def take(step: int) -> None:
         _count(owned, step)
         spoilt.look(step)
         counters.look(step)
+        standing.look(step)
         unlisted.look(owned, step)
         if not CENSUS.told_fresh and step > 2:
             CENSUS.told_fresh = True

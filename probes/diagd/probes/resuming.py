@@ -19,7 +19,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import itself, marks, turns, whose
+from diagd.probes import cast_states, itself, marks, turns, whose
 from diagd.probes.box.layout import Live
 from diagd.probes.checkpoint_file import CheckpointFile
 from diagd.probes.checkpoint_names import NAMES, misnamed
@@ -209,8 +209,9 @@ def tell_loaded(what: str) -> None:
 
 def _optimizer_took(token: Any, result: Any) -> None:
     file = RESUMING.file
-    _, given = token
+    optimizer, given = token
     _tell_moments(given)
+    cast_states.took(optimizer, given)
     if isinstance(given, dict) and given.get("state"):
         SIGNALS.record("checkpoint/restored", 1.0, under_way())
         WHOSE.awaited = True
@@ -234,6 +235,7 @@ def _schedule_took(token: Any, result: Any) -> None:
 
 
 def _stepping(optimizer: Any) -> None:
+    cast_states.stepping(optimizer, under_way())
     expected = not KNOWN.expected.is_empty
     if not expected and not WHOSE.awaited:
         return

@@ -47,6 +47,7 @@ ROOTS: dict[tuple[str, str], tuple[str, ...]] = {
 # And what explains nothing of what is trained, as nothing that is trained reads it.
 BESIDE = frozenset({
     ("numerics.nonfinite", "buffer"), ("precision.overflow", "buffer"), ("precision.underflow", "counter"),
+    ("precision.underflow", "statistic"),
 })  # fmt: skip
 
 

@@ -30,6 +30,7 @@ def dtype_mismatch(scene: Scene) -> Iterator[Finding]:
     yield from _cast(state, "frozen", "frozen ")
     yield from _cast(state, "recast", "buffers ")
     yield from _buffers(state)
+    yield from _states(state)
 
 
 def _unlike(state: JobState) -> Iterator[Unlike]:
@@ -146,6 +147,24 @@ def _buffers(state: JobState) -> Iterator[Finding]:
         yield _finding(
             what, ranks, f"the buffer {name} {wrong}{more}", evidence, (*by_name, dtype), Severity.WARNING, 0
         )
+
+
+def _states(state: JobState) -> Iterator[Finding]:
+    """What optimizers keep, and have cast as they loaded it."""
+    if facts := _facts(state, "dtypes/state"):
+        ranks, (step, said) = tuple(facts), next(iter(facts.values()))
+        old, new, names = said.split("\t")
+        listed = names.split(",")
+        kinds = list(dict.fromkeys(name.rpartition(".")[2] for name in listed))
+        text = (
+            f"load_state_dict has cast the optimizer's state ({', '.join(kinds[:SHOWN])} of"
+            f" {_some([name.rpartition('.')[0] for name in listed if name.endswith(kinds[0])])}) from {old} to {new},"
+            f" the dtype of the weights, before step {step}: small steps are rounded away in it"
+        )
+        evidence = tuple(Evidence(f"{listed[0]} was saved as {old}, and is {new}", "probe", r, s)
+                         for r, (s, _) in facts.items())  # fmt: skip
+        shown = (*listed[: MAX_NAMES - len(kinds) - 2], *kinds, "optimizer state", new)
+        yield _finding("state", ranks, text, evidence[:4], shown, Severity.WARNING, step)
 
 
 def _some(names: list[str]) -> str:

@@ -208,6 +208,7 @@ OF_TRAINING: tuple[Detector, ...] = (
     underflow.underflow,
     unscaled.unscaled,
     counters.stuck,
+    counters.standing,
     averages.averages,
     scaling.skipped_alone,
     half_moments.half_moments,
