@@ -94,6 +94,22 @@ def test_a_tool_that_a_rank_starts_does_not_replace_it(run_dir: Path, proc: Path
     assert boxes.by_rank()[0].pid == 70
 
 
+def test_a_process_that_joins_in_its_parents_place_is_the_rank_until_the_next_one(run_dir: Path, proc: Path) -> None:
+    process(proc, 70, start=5)
+    parent = box(run_dir, pid=70, start=5)
+    parent.live[Live.IS_RANK] = 0
+    boxes = folder(run_dir, proc)
+    assert boxes.by_rank()[0].pid == 70
+    for pid in (71, 72):
+        process(proc, pid, start=pid, parent=70)
+        box(run_dir, pid=pid, start=pid)
+        assert boxes.by_rank()[0].pid == pid
+        process(proc, pid, start=pid, state="Z", parent=70)
+        assert boxes.by_rank()[0].pid == pid
+    parent.live[Live.IS_RANK] = 1
+    assert boxes.by_rank()[0].pid == 70
+
+
 def test_a_candidate_does_not_replace_a_rank(run_dir: Path, proc: Path) -> None:
     for pid, start in ((70, 5), (71, 9)):
         process(proc, pid, start=start)

@@ -90,6 +90,7 @@ class BoxFolder:
         self._unreadable: dict[str, int] = {}  # file -> looks so far
         self._listings: dict[Path, _Listing] = {}
         self._below: set[str] = set()  # boxes of processes that a rank started with its own rank in the environment
+        self._left: set[str] = set()  # and of those that have left being the rank to such a process
 
     def scan(self) -> list[Box]:
         """All boxes that are there now, also those whose process has ended."""
@@ -142,10 +143,15 @@ class BoxFolder:
         ordered = sorted(boxes, key=self._precedence)
         found = ordered[0]
         for box in ordered[1:]:
-            if self._started_by(box, found):
-                self._below.add(box.path.name)
-            else:
+            if found.is_rank and not box.is_rank and box.path.name in self._left:
+                continue  # the process that it has started may have ended, as after one trial of several
+            if not self._started_by(box, found):
                 found = box
+            elif box.is_rank and not found.is_rank:  # it joins in its parent's place
+                self._left.add(found.path.name)
+                found = box
+            else:
+                self._below.add(box.path.name)
         return found
 
     def remove(self, box: Box) -> None:
