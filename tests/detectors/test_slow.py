@@ -12,7 +12,7 @@ from diagd.daemon.detectors.finding import Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.detectors.slowness import suspects
-from diagd.daemon.state.model import Detail, Facts, Operation, Status
+from diagd.daemon.state.model import Detail, Facts, Frame, Operation, Status
 from diagd.daemon.state.pace import Pace
 
 TRAIN = at("train_step", "/job/train.py", 40)
@@ -237,6 +237,17 @@ def test_a_job_that_never_was_faster_is_not_slow() -> None:
 def test_communication_that_takes_longer_while_all_arrive_together_is_slow_itself() -> None:
     found = Training(4).goes(8).goes(8, collective_s=0.06).finds()
     assert (found.kind, found.ranks) == ("slow.collective", (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(("met", "worked", "said"), [(30, 0.0, True), (10, 0.0, False), (30, 0.05, False)])
+def test_what_a_wrapper_sends_in_each_forward_is_communication_too(met: int, worked: float, said: bool) -> None:
+    """As DDP its buffers: it is issued from C++, and its time is in a phase of the rank's own."""
+    sends = Frame("_distributed_broadcast_coalesced", "/lib/torch/nn/parallel/distributed.py", 2363, user=False)
+    training = Training(2).goes(8)
+    for rank in range(2):
+        training.seen(rank, sends, TRAIN, role="rank", times=met).seen(rank, TRAIN, role="sample", times=40 - met)
+    found = training.goes(8, all_with_more("forward", 0.08, cpu=0.038 + worked)).find()
+    assert [f.kind for f in found] == (["slow.collective"] if said else [])
 
 
 @pytest.mark.parametrize(("phase", "more", "said"), [("collective", 0.013, True), ("forward", 0.04, False)])

@@ -20,6 +20,7 @@ ENOUGH_LOOKS = 20
 SYNCS = ("fsync", "fdatasync")
 # Where all that a script can call to communicate goes through; Work.wait, in C++, shows by our own frame around it.
 _OPERATIONS = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
+_FROM_CPP = frozenset({"_distributed_broadcast_coalesced"})  # of DDP's, which issues them itself: before each forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,12 @@ def meetings(state: JobState, rank: int) -> tuple[Location, ...]:
     return tuple(Location(rank, frame) for frame in often[:MOST_PLACES])
 
 
+def in_meetings(state: JobState, rank: int) -> float | None:
+    """The part of the looks at it that met it in an operation with others; None where there are too few."""
+    seen, total = _counted(state, rank, _waits_for_others)
+    return seen / total if total >= ENOUGH_LOOKS else None
+
+
 def _same_line(frame: Frame, other: Frame) -> bool:
     return (frame.file, frame.line) == (other.file, other.line)
 
@@ -175,7 +182,12 @@ def _shares(looks: Sequence[Seen], of: Callable[[Seen], bool] | None = None) -> 
 def _waits_for_others(look: Seen) -> bool:
     """Whether what the user's innermost line has called is an operation, or the wait for one: no work of its own."""
     called = takewhile(lambda frame: not frame.user, look.frames)
-    return look.note == WAIT or any(f.file.endswith(_OPERATIONS) or (f.ours and f.function == "wait") for f in called)
+    return look.note == WAIT or any(map(_communicates, called))
+
+
+def _communicates(frame: Frame) -> bool:
+    of_torch = frame.file.endswith(_OPERATIONS) or frame.function in _FROM_CPP
+    return of_torch or (frame.ours and frame.function == "wait")
 
 
 def seen_often(state: JobState, rank: int) -> bool:

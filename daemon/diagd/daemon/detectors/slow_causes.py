@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from diagd.daemon.detectors import contention, partners, slowness
+from diagd.daemon.detectors import contention, looks, partners, slowness
 from diagd.daemon.detectors.finding import Basis
 from diagd.daemon.detectors.lateness import Lateness
 from diagd.daemon.detectors.observed import Observed, observed
@@ -46,6 +46,13 @@ def may_be_backward(excess: Excess) -> bool:
     return excess.part(excess.largest_phase()) < PART
 
 
+def _are_met_together(scene: Scene, excess: dict[int, Excess]) -> bool:
+    """Whether looks met all ranks in operations: also those that a wrapper issues in phases of the ranks' own."""
+    met = [share for r in excess if (share := looks.in_meetings(scene.state, r)) is not None]
+    worked = median(e.cpu_part for e in excess.values())
+    return len(met) > 1 and min(met) >= INSIDE_PART and worked < OWN_PART
+
+
 def of_all(
     scene: Scene, excess: dict[int, Excess], found: list[Lateness], paused_s: dict[int, float]
 ) -> tuple[str, str, str] | None:
@@ -72,6 +79,8 @@ def of_all(
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())
     if on_cpu and delay >= CONTENDED_PART:
         return None  # gloo's own threads need CPUs of the same host
+    if _are_met_together(scene, excess):
+        return "slow.collective", "communication", "the communication itself is slow: all are in it most of the time"
     own = [e.own_part for e in excess.values()]
     if median(own) >= OWN_PART or max(own) >= PART:
         return None  # of one alone, too: the others wait for it, as for an evaluation on rank 0
