@@ -40,6 +40,13 @@ def test_what_was_seen_in_the_program_is_the_cause_of_what_is_computed() -> None
     assert [f.kind for f in without_consequences([explosion, risen])] == ["numerics.gradient_explosion"]
 
 
+def test_a_rate_that_is_far_too_high_has_killed_the_units_without_a_gradient() -> None:
+    follow = finding("numerics.gradient_vanishing", 0), finding("training.loss_spike", 0)
+    high, over = proven("training.lr_fault", "high"), proven("training.lr_fault", "over")
+    assert [f.kind for f in without_consequences([high, *follow])] == ["training.lr_fault"]
+    assert len(without_consequences([over, *follow])) == 3
+
+
 def test_ranks_do_not_count_as_the_reduction_spreads_what_one_computes() -> None:
     both = [finding("numerics.nonfinite", 2), finding("numerics.gradient_explosion", 0, 1)]
     assert [f.ranks for f in without_consequences(both)] == [(2,)]

@@ -193,6 +193,21 @@ def test_what_a_job_goes_on_with_is_one_incident_though_its_evidence_comes_and_g
     assert [one.is_open for one in book.incidents] == [True]
 
 
+@pytest.mark.parametrize(("rooted", "kinds"), [(False, 1), (True, 2)])
+def test_what_follows_from_a_fault_that_stands_is_none_of_its_own_though_a_look_misses_that(
+    rooted: bool, kinds: int
+) -> None:
+    cause = Cause("far", "it is too high", 0.9, Basis.OBSERVATION, (Evidence("lr 3", "signals"),))
+    rate = Finding("training.lr_fault", Severity.WARNING, (0,), "too high", (cause,), sure=True, goes_on=True,
+                   explains=("training.loss_",))  # fmt: skip
+    loss = replace(rate, kind="training.loss_divergence", explains=(), rooted=rooted)
+    book, state = IncidentBook(), JobState()
+    for second, seen in ((100, [rate]), (101, [loss]), (110, [loss])):
+        state.tick(float(second))
+        book.update(seen, state)
+    assert len(book.incidents) == kinds
+
+
 def test_a_job_that_ends_well_leaves_nothing_open() -> None:
     seen = stuck().passes(12)
     seen.job.state.end(0, seen.job.now_s)

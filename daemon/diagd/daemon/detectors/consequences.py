@@ -32,6 +32,7 @@ FOLLOW: dict[str, tuple[str, ...]] = {
 # Likewise by the key of the cause.
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
+    ("training.lr_fault", "high"): ("numerics.gradient_vanishing", "training.loss_spike"),  # its units are dead
 }
 # What was seen in the program itself follows from nothing that is computed: it is the cause of that.
 UPHILL = ("numerics.gradient_explosion", "training.loss_spike")
@@ -55,8 +56,12 @@ def without_consequences(found: Iterable[Finding]) -> list[Finding]:
     """The findings that no other one explains; each with what follows from it, which may have been told before."""
     all_ = list(found)
     explained = tuple({follower for finding in all_ for follower in _followers(finding)})
-    left = [one for one in all_ if not (explained and one.kind.startswith(explained)) or ROOTS.keys() & set(_keys(one))]
-    return [replace(finding, explains=(*finding.explains, *_followers(finding))) for finding in left]
+    left = [one for one in all_ if not (explained and one.kind.startswith(explained)) or _is_rooted(one)]
+    return [replace(one, explains=(*one.explains, *_followers(one)), rooted=_is_rooted(one)) for one in left]
+
+
+def _is_rooted(finding: Finding) -> bool:
+    return bool(ROOTS.keys() & set(_keys(finding)))
 
 
 def _followers(finding: Finding) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class Finding:
     since_s: float = 0.0  # when the fault began, as far as is known
     times_out_s: float | None = None  # when the backend gives up the first of the waits; None not known
     explains: tuple[str, ...] = ()  # kinds, or families, that follow from it
+    rooted: bool = False  # it was seen in the program itself, and follows from nothing that is computed
     goes_on: bool = False  # the job runs on in spite of it, worse: that it ends well is not the end of it
     key: str = ""  # tells two faults of one kind apart; the same for the same fault at every look
     extra: dict[str, str] = field(default_factory=dict)

@@ -80,7 +80,11 @@ class IncidentBook:
             self._last_found[incident.id] = state.now_s
             self._pauses.stands(incident.id, finding)
             return incident if self._change(incident, finding, state) else None
-        if self._explained(finding, state) or self._pauses.is_as_before(finding, _fingerprint(finding), state.now_s):
+        if (
+            self._explained(finding, state)
+            or self._follows(finding, state)
+            or self._pauses.is_as_before(finding, _fingerprint(finding), state.now_s)
+        ):
             return None
         if not self._believed(finding, state):
             return None
@@ -108,6 +112,13 @@ class IncidentBook:
                 if after and (finding.kind.startswith("exit.") or incident.kind.startswith("exit.")):
                     return True
         return False
+
+    def _follows(self, finding: Finding, state: JobState) -> bool:
+        """Whether it follows from what the job goes on with, also where this look has missed that."""
+        if not finding.goes_on or finding.rooted:
+            return False
+        stand = (one for one in self._incidents if one.is_open and one.attempt == state.attempt)
+        return any(one.explains and finding.kind.startswith(one.explains) for one in stand)
 
     def _believed(self, finding: Finding, state: JobState) -> bool:
         if finding.sure or state.from_dumps:  # of dumps there is no second look
@@ -229,7 +240,7 @@ def _fill(incident: Incident, finding: Finding) -> None:
     incident.summary, incident.causes = finding.summary, finding.causes
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
     incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq
-    incident.names, incident.goes_on = finding.names[:20], finding.goes_on
+    incident.names, incident.goes_on, incident.explains = finding.names[:20], finding.goes_on, finding.explains
     incident.times_out_s = finding.times_out_s
     if finding.locations or not incident.locations:
         incident.locations = finding.locations

@@ -32,6 +32,7 @@ class Incident:
     fingerprint: str = ""
     key: str = ""
     goes_on: bool = False
+    explains: tuple[str, ...] = ()  # kinds that follow from it
     times_out_s: float | None = None
     strikes: int = 0
     dump: str | None = None
