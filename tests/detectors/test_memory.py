@@ -318,6 +318,15 @@ def test_what_other_programs_fill_it_with_is_no_fault_of_ranks_that_have_no_proc
     assert run.tells(0, "memory/rss", filled + GIB, every=10).one().kind == "memory.shm"  # it has mapped it itself
 
 
+def test_files_that_a_rank_writes_there_are_its_own() -> None:
+    filled = leak(50, 30.0, base=MIB)
+    run = shm(Run(2, 500), filled, 64 * GIB, every=10, workers=0.0)
+    run.tells(1, "memory/shm_used", filled, 10).tells(1, "memory/shm_free", 64 * GIB - filled, 10)
+    assert run.finds() == []
+    found = run.tells(1, "memory/written", 3 * filled, every=10).one()
+    assert (found.ranks, found.causes[0].key) == ((1,), "written")
+
+
 def test_batches_that_are_kept_as_they_come_from_the_workers_are_named_with_what_keeps_them() -> None:
     run = shm(Run(1, 150), leak(15, 30.0, base=MIB), 64 * GIB, every=10)
     assert run.one().severity == Severity.INFO

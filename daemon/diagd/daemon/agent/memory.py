@@ -31,7 +31,8 @@ class MemoryMeter:
     they are gone) and `memory/worker_first` (the least of their process numbers: another one, and they were started
     anew), where there are some; the same of all its other children as `memory/child_rss`, `memory/child_count` and
     `memory/child_first`; `memory/at_s`, the time of it.
-    Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`.
+    Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`; `memory/written` by its write calls,
+    wherever to.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/own_limit` and `memory/own_left` (of limits of the process, where it has some),
     `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
@@ -68,6 +69,7 @@ class MemoryMeter:
         if now_s - self._shm_s >= SHM_S:
             self._shm_s = now_s
             found |= _shm(f"{self._proc.root}/{self._pid}/root/dev/shm")
+            found |= {"written": float(self._proc.written_bytes(self._pid))}
         if now_s - self._seldom_s >= SELDOM_S:
             self._seldom_s = now_s
             found |= self._room()

@@ -119,8 +119,15 @@ class Procfs:
 
     def io_bytes(self, pid: int) -> int:
         """Bytes that went through the process's read and write calls, files, pipes and terminals alike."""
-        fields = dict(line.split(": ", 1) for line in self.text(f"{pid}/io").splitlines() if ": " in line)
+        fields = self._io(pid)
         return _int(fields.get("rchar", "")) + _int(fields.get("wchar", ""))
+
+    def written_bytes(self, pid: int) -> int:
+        """Likewise, through its write calls alone."""
+        return _int(self._io(pid).get("wchar", ""))
+
+    def _io(self, pid: int) -> dict[str, str]:
+        return dict(line.split(": ", 1) for line in self.text(f"{pid}/io").splitlines() if ": " in line)
 
     def call(self, pid: int, tid: int = 0) -> Call:
         """The system call that a thread (default: the main one) is in."""

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.memory import LEAST_BYTES, forecast, newest, node_of
 from diagd.daemon.state.job import JobState
 
 KIND = "memory.shm"
+RSS, WRITTEN = "memory/rss", "memory/written"
 USED, FREE, INODES = "memory/shm_used", "memory/shm_free", "memory/shm_inodes_free"
 LITTLE_PART = 0.1  # of it is free
 LITTLE_BYTES = 256 * MIB
@@ -57,8 +58,9 @@ def _full(state: JobState, rank: int) -> Finding | None:
 def _fills(state: JobState, rank: int) -> Finding | None:
     used, free = state.signals.series(rank, USED), newest(state, rank, FREE)
     found = growth(used.steps, used.values, LEAST_BYTES) if used is not None else None
-    if found is None or free is None or found.grown < LEAST_BYTES or not _may_be_its_own(state, rank, found):
+    if found is None or free is None or found.grown < LEAST_BYTES or (whose := _whose(state, rank, found)) is None:
         return None
+    rank = whose
     ahead, held = forecast(state, rank, found, free), holder(state, rank)
     kept = held is not None and held.only_grows and found.steps >= KEPT_STEPS
     known = found.steps >= LONG_STEPS or ahead.near or kept
@@ -66,27 +68,42 @@ def _fills(state: JobState, rank: int) -> Finding | None:
         return None
     summary = f"shared memory fills by {size_text(found.slope)} a step since step {found.since}"
     summary += f"; /dev/shm is full {ahead.text}"
-    cause = Cause(
-        "held", "batches, or storages shared by other means, are kept instead of used up", 0.7, Basis.INFERENCE,
-        (Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank),),
-    )  # fmt: skip
+    cause = _why(state, rank, found)
     if held is not None and kept:
         summary += f"; what comes from the workers is kept in {held.what}"
     severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach and known else Severity.INFO
     return _finding(rank, summary, cause, found.since, severity, held if kept else None)
 
 
-def _may_be_its_own(state: JobState, rank: int, found: Growth) -> bool:
-    """Whether ranks on this node have processes that may write to it, or hold more themselves: so do other programs."""
-    for other in state.signals.ranks(USED):
-        if node_of(state, other) != node_of(state, rank):
-            continue
-        if any(newest(state, other, name) for name in ("memory/workers", "memory/child_count", "memory/children")):
-            return True
-        rss = state.signals.series(other, "memory/rss")
-        if rss is not None and len(rss) and float(rss.values[-1] - rss.values.min()) >= OWN_PART * found.grown:
-            return True
-    return False
+def _why(state: JobState, rank: int, found: Growth) -> Cause:
+    seen = (Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank),)
+    wrote = _rise(state, rank, WRITTEN, found.since)
+    if wrote >= OWN_PART * found.grown and not newest(state, rank, "memory/workers"):
+        seen = (*seen, Evidence(f"its write calls wrote {size_text(wrote)} meanwhile", "kernel", rank))
+        return Cause("written", "files that it writes there are not removed", 0.6, Basis.INFERENCE, seen)
+    text = "batches, or storages shared by other means, are kept instead of used up"
+    return Cause("held", text, 0.7, Basis.INFERENCE, seen)
+
+
+def _whose(state: JobState, rank: int, found: Growth) -> int | None:
+    """A rank on this node that holds or writes more itself, or else one with processes that may write to it.
+
+    None where there is neither: other programs use it, too.
+    """
+    near = [other for other in state.signals.ranks(USED) if node_of(state, other) == node_of(state, rank)]
+    rises = {other: max(_rise(state, other, name, found.since) for name in (RSS, WRITTEN)) for other in near}
+    most = max(near, key=lambda other: rises[other])
+    if rises[most] >= OWN_PART * found.grown:
+        return most
+    names = ("memory/workers", "memory/child_count", "memory/children")
+    return next((other for other in near if any(newest(state, other, name) for name in names)), None)
+
+
+def _rise(state: JobState, rank: int, name: str, since: int) -> float:
+    """By how much it has risen from its least at these steps on."""
+    series = state.signals.series(rank, name)
+    values = series.values[series.steps >= since].tolist() if series is not None else []
+    return float(values[-1] - min(values)) if values else 0.0
 
 
 def _finding(
