@@ -76,13 +76,13 @@ def _fills(state: JobState, rank: int) -> Finding | None:
 
 
 def _why(state: JobState, rank: int, found: Growth) -> Cause:
-    seen = (Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank),)
+    seen = Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank)
     wrote = _rise(state, rank, WRITTEN, found.since)
     if wrote >= OWN_PART * found.grown and not newest(state, rank, "memory/workers"):
-        seen = (*seen, Evidence(f"its write calls wrote {size_text(wrote)} meanwhile", "kernel", rank))
-        return Cause("written", "files that it writes there are not removed", 0.6, Basis.INFERENCE, seen)
+        by = Evidence(f"its write calls wrote {size_text(wrote)} meanwhile", "kernel", rank)
+        return Cause("written", "files that it writes there are not removed", 0.6, Basis.INFERENCE, (seen, by))
     text = "batches, or storages shared by other means, are kept instead of used up"
-    return Cause("held", text, 0.7, Basis.INFERENCE, seen)
+    return Cause("held", text, 0.7, Basis.INFERENCE, (seen,))
 
 
 def _whose(state: JobState, rank: int, found: Growth) -> int | None:
