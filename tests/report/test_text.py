@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.reports import incident, report
 
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Severity
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.report.early import EARLY, NO_RANK
 from diagd.daemon.report.text import summary_lines, verdict_lines
 
 
@@ -133,9 +135,29 @@ def test_a_summary_names_what_was_before_a_restart() -> None:
 
 
 def test_a_command_that_failed_without_a_verdict_is_said_to_have() -> None:
-    said = report(ranks=0)
+    said = report()
     said["job"]["exit_code"] = 3
     assert summary_lines(said)[0].endswith("; no incident, and the command ended with exit code 3.")
+
+
+@pytest.mark.parametrize(
+    ("code", "notes", "told"),
+    [
+        (3, [], " before the command ended with exit code 3; why, its own last lines say."),
+        (130, [], " before the command ended with exit code 130."),
+        (
+            1,
+            [f"{EARLY}rank 0 failed with A: b"],
+            " before the command ended with exit code 1: rank 0 failed with A: b.",
+        ),
+    ],
+)
+def test_a_command_that_failed_before_any_rank_came_up_is_no_job_without_incident(
+    code: int, notes: list[str], told: str
+) -> None:
+    said = report(ranks=0, notes=notes)
+    said["job"]["exit_code"] = code
+    assert summary_lines(said) == [f"{NO_RANK}{told}"]
 
 
 def test_a_summary_says_what_was_not_watched_and_when_nothing_was_seen() -> None:

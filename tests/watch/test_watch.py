@@ -28,6 +28,7 @@ from diagd.daemon.state.model import Exit, Status
 from diagd.daemon.watch.main import Watch
 from diagd.daemon.watch.options import Options, parse
 from diagd.daemon.watch.parts import Parts
+from diagd.daemon.watch.reports import Reports
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "contract/report.schema.json").read_text(encoding="utf-8"))
 QUICK = Config(agent=AgentConfig(look_s=0.05, suspicious_look_s=0.05), aggregator=AggregatorConfig(tick_s=0.03))
@@ -132,6 +133,7 @@ def test_a_job_that_ends_well_leaves_a_report_of_its_ranks(job: Supervisor) -> N
     assert [(r["state"], r["exit"], r["node"]) for r in report["ranks"]] == [("exited", "0", "n1")] * 2
     assert (job.report_dir / "report.html").read_text() == "html"
     assert job.said == []
+    assert report["final"]
 
 
 def test_dumps_beside_an_earlier_runs_have_names_of_their_own(job: Supervisor) -> None:
@@ -260,6 +262,40 @@ def test_the_supervisors_death_ends_the_watch_with_a_report(job: Supervisor) -> 
     wait_for(lambda: job.observer.looks > 2)
     job.close()
     assert job.report()["job"]["ended_at"] is None
+    assert not job.report()["final"]
+
+
+def test_a_report_of_a_job_that_runs_is_not_the_last_one(job: Supervisor) -> None:
+    job.start()
+    wait_for(lambda: (job.report_dir / "report.json").exists())
+    assert not job.report()["final"]
+
+
+def test_what_ended_the_command_before_any_rank_is_in_its_report(tmp_path: Path) -> None:
+    died = {"pid": 7, "parent": 1, "rank": "", "error": "SyntaxError", "message": "no", "place": "", "at_ns": 1}
+    (tmp_path / "7.died").write_text(json.dumps(died))
+    for code, ranks, notes in ((1, 0, 1), (0, 0, 0), (1, 2, 0)):
+        written = {"job": {"exit_code": code}, "ranks": list(range(ranks)), "notes": []}
+        Reports(tmp_path, lambda report, path: None, print).write(tmp_path, written, final=True)
+        assert len(json.loads((tmp_path / "report.json").read_text())["notes"]) == notes
+
+
+def test_on_a_full_disk_an_old_page_makes_room_for_what_programs_read(tmp_path: Path) -> None:
+    def page(report: dict[str, Any], path: Path) -> None:
+        if report["final"]:
+            assert path.exists()
+            raise OSError(28, "No space left on device")
+        path.write_text("old")
+
+    said: list[str] = []
+    reports = Reports(tmp_path / "run", page, said.append)
+    (tmp_path / "run").mkdir()
+    for final in (False, True):
+        report = {"job": {"exit_code": 0}, "ranks": [1], "notes": [], "final": final}
+        reports.write(tmp_path, report, final=final)
+    assert json.loads((tmp_path / "report.json").read_text())["final"]
+    assert not (tmp_path / "report.html").exists()
+    assert len(said) == 1
 
 
 def test_sigterm_ends_the_watch(job: Supervisor) -> None:

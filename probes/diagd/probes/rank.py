@@ -27,7 +27,7 @@ _refused = False  # no box could be made, in this process
 
 def consider_candidate() -> None:
     """torch.distributed was loaded: where RANK is set, this is likely to become a rank; show that it is on its way."""
-    if "RANK" in os.environ and STATE.box is None and not (_is_launcher() or _is_child() or _belongs_to_rank()):
+    if "RANK" in os.environ and STATE.box is None and not (is_launcher() or _is_child() or _belongs_to_rank()):
         _open()
 
 
@@ -139,7 +139,8 @@ def _say_off(reason: str) -> None:
         pass  # then nobody can be told
 
 
-def _is_launcher() -> bool:
+def is_launcher() -> bool:
+    """Whether this process starts ranks, or compiles for them, and is none."""
     words = sys.orig_argv[1:]
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     script = next((word for word in words if not word.startswith("-")), "")

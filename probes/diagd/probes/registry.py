@@ -104,4 +104,5 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("memory", ("torch.optim.optimizer", "torch.utils.data.dataloader"), always=True),
     # Likewise.
     ProbeSpec("inject", ("torch.optim.optimizer", "torch.autograd", "deepspeed.runtime.engine"), drill=True),
+    ProbeSpec("early", ("sys",), always=True),  # at once: what it is for may never come to import anything
 )

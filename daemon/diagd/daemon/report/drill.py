@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from diagd.daemon.report.early import EARLY
+
 DRILL = "drill: "  # what such notes begin with, as the probe that plants the faults writes them
 AGAIN = ", before a restart: after it a fault does not act again"  # what the ranks of a later attempt note of it
 _PLANTED, _ASKED = "injected ", "--inject "
@@ -30,4 +32,4 @@ def _idle(said: Sequence[str]) -> list[str]:
 
 def unwatched(notes: Sequence[str]) -> list[str]:
     """The other notes: what is not watched, and why."""
-    return [note for note in notes if not note.startswith(DRILL)]
+    return [note for note in notes if not note.startswith((DRILL, EARLY))]

@@ -8,6 +8,7 @@ from typing import Any
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
+from diagd.daemon.report.early import NO_RANK, early_text
 
 _INDENT = " " * 7  # as wide as "diagd: "
 _MAX_LINE = 400
@@ -115,7 +116,8 @@ def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     code = report["job"].get("exit_code")
     if code and not incidents:  # the launcher itself, or what it was to start, has failed
         verdict += f", and the command ended with exit code {code}"
-    lines = [f"{ranks}; {verdict}."]
+    early = "" if incidents or notes else early_text(report)
+    lines = [_cut(f"{_one_line(early).rstrip('.')}.") if early else f"{ranks}; {verdict}."]
     if drill := drill_text(report.get("notes") or []):
         lines.append(_cut(f"{_one_line(drill)}."))
     if notes:
@@ -135,7 +137,7 @@ def _was_short(incident: Json, said_after_s: float) -> bool:
 
 def _ranks_and_steps(ranks: Sequence[Json], attempt: int) -> str:
     if not ranks:
-        return "No rank was seen (no torch.distributed, no optimizer step)"
+        return NO_RANK
     count = f"{len(ranks)} rank{'s' * (len(ranks) != 1)}"
     steps = sorted({rank["step"] or 0 for rank in ranks})
     if steps == [0]:

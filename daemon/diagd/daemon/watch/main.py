@@ -16,7 +16,7 @@ from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.stream import Stream
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop, restored_incident
-from diagd.daemon.aggregator.reporting import write_report, write_whole
+from diagd.daemon.aggregator.reporting import write_whole
 from diagd.daemon.aggregator.service import GrpcServer
 from diagd.daemon.aggregator.web import WebServer
 from diagd.daemon.config.settings import Config, load
@@ -29,6 +29,7 @@ from diagd.daemon.watch.control import Control
 from diagd.daemon.watch.options import Options, parse
 from diagd.daemon.watch.parts import Parts
 from diagd.daemon.watch.policy import Policy
+from diagd.daemon.watch.reports import Reports
 from diagd.daemon.watch.unjudged import Seen
 from diagd.daemon.watch.views import EmbeddedView, LocalUplink, RemoteView, View
 from diagd.proto.v1.record_pb2 import RecordEntry
@@ -62,6 +63,7 @@ class Watch:
         self._parts = parts or Parts()
         self.control = Control(options.control_fd)
         self.announcer = Announcer(self._parts.verdict, self._parts.write or _to_stderr, options.hang_after_s)
+        self._reports = Reports(options.run_dir, self._parts.write_html, self.announcer.say)
         self._identity = make_identity(options.job_id, node=options.node, hang_after_s=options.hang_after_s)
         self._store: Store | None = None
         self._record: RecordWriter | None = None
@@ -69,7 +71,7 @@ class Watch:
         self._web: WebServer | None = None
         self._stream: Stream | None = None
         self._written = 0
-        self._report_failed = False
+        self._finishing = False
         self._stop = False
         self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.agent, self.view = self._connect()
@@ -235,18 +237,7 @@ class Watch:
         if report is None:
             return
         report["notes"] = [*report.get("notes", ()), *self._observer.notes]
-        try:
-            write_report(folder, report)
-            self._parts.write_html(report, folder / "report.html")
-        except OSError as exc:
-            if not self._report_failed:
-                self.announcer.say(f"diagd: the report cannot be written to {folder}: {exc}")
-            self._report_failed = True
-            with suppress(OSError):  # the summary at the end is read from it
-                write_report(self._options.run_dir, report)
-        else:
-            if self._report_failed:
-                (self._options.run_dir / "report.json").unlink(missing_ok=True)
+        self._reports.write(folder, report, final=self._finishing)
 
     def _finish(self, exit_code: int | None, ended: bool) -> None:
         """The last looks, the last verdict, the last report."""
@@ -264,7 +255,7 @@ class Watch:
             self.view.finish(exit_code)
         self.view.poll()
         self.announcer.consider(self.view.incidents, self._parts.clock())
-        self._written = 0
+        self._written, self._finishing = 0, ended
         self._write_report()
         self.control.tell({"done": True})
 
