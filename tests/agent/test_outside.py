@@ -77,7 +77,7 @@ def test_trainings_are_the_python_processes_with_torch_in_them(tmp_path: Path) -
         process(tmp_path, pid, command=("python3", command))
     for pid in (10, 12):
         (tmp_path / f"{pid}/maps").write_text("7f00-7f01 r-xp 0 00:00 1 /env/torch/lib/libtorch_cpu.so\n")
-    assert find_trainings(Procfs(tmp_path)) == [(10, "python3 train.py")]
+    assert find_trainings(Procfs(tmp_path)) == [(10, "python3 train.py", "")]
 
 
 def test_a_real_process_is_found_by_its_environment(tmp_path: Path) -> None:

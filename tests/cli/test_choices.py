@@ -8,7 +8,7 @@ import pytest
 
 from diagd.daemon.agent import dump, outside
 from diagd.daemon.agent.outside import OutsideRank
-from diagd.daemon.cli import incidents, jobs
+from diagd.daemon.cli import jobs, reports
 from diagd.daemon.cli.choices import _with_others, choices, listed
 from diagd.daemon.errors import DiagdError
 
@@ -41,10 +41,10 @@ def test_incidents_of_several_running_jobs_are_asked_for_by_name(
     running: Any = [SimpleNamespace(job=name, info={}, run_dir=str(tmp_path / name), pid=1) for name in ("a", "b")]
     monkeypatch.setattr(jobs, "running_jobs", lambda: running)
     with pytest.raises(DiagdError, match="several jobs run here") as caught:
-        incidents._report(None)
+        reports.find_report(None)
     assert caught.value.exit_code == 2
     with pytest.raises(DiagdError, match="no job is called c"):
-        incidents._report("c")
+        reports.find_report("c")
 
 
 def test_ranks_that_were_started_by_hand_and_meet_at_one_place_are_one_job() -> None:

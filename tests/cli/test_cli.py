@@ -15,7 +15,7 @@ from diagd.daemon.incidents.catalog import KINDS
 HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
 FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
 # Files in the folder that are not verbs.
-HELPERS = {"__init__", "__main__", "main", "jobs", "checks", "choices", "reportdir", "service"}
+HELPERS = {"__init__", "__main__", "main", "jobs", "checks", "choices", "reportdir", "reports", "service"}
 
 
 def diagd(*words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -164,7 +164,8 @@ def test_whose_incidents_they_are_is_said_where_no_job_was_named(
     (tmp_path / "diagd" / "a").mkdir(parents=True)
     (tmp_path / "diagd" / "a" / "report.json").write_text(json.dumps(report(incident())))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("diagd.daemon.cli.jobs.running_jobs", list)
+    monkeypatch.setattr("diagd.daemon.cli.reports.running_jobs", list)
+    monkeypatch.setattr("diagd.daemon.cli.reports.without_diagd", lambda: "")
     for words, said in ((["incidents"], "job job-1: torchrun train.py\n"), (["incidents", "a"], "")):
         main(words)
         assert capsys.readouterr().err == said

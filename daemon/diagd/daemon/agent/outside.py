@@ -58,13 +58,19 @@ def described(pids: list[int], proc: Procfs | None = None) -> list[OutsideRank]:
     return list(found.values())
 
 
-def find_trainings(proc: Procfs | None = None) -> list[tuple[int, str]]:
-    """Pid and command of the Python processes that have torch loaded, whatever else they are; launchers left out."""
+def find_trainings(proc: Procfs | None = None) -> list[tuple[int, str, str]]:
+    """Pid, command and run directory (empty without diagd) of the Python processes that have torch loaded, whatever
+    else they are; launchers left out.
+    """
     proc = proc or Procfs()
     commands = {
         pid: command for pid in proc.pids() if (command := proc.command(pid)) and _may_train(proc, pid, command)
     }
-    return [(pid, " ".join(command)) for pid, command in commands.items() if b"libtorch" in proc.read(f"{pid}/maps")]
+    return [
+        (pid, " ".join(command), proc.environment(pid).get("DIAGD_DIR", ""))
+        for pid, command in commands.items()
+        if b"libtorch" in proc.read(f"{pid}/maps")
+    ]
 
 
 def _may_train(proc: Procfs, pid: int, command: list[str]) -> bool:

@@ -80,12 +80,28 @@ def _described(choice: Choice) -> str:
     return f"{label}: {_short(choice.targets[0].command)}".removesuffix(": ")
 
 
+def without_diagd() -> str:
+    """Ranks and trainings that run here and that no diagd watches, with what to do; empty where there are none."""
+    from diagd.daemon.agent.outside import find_ranks
+
+    if found := _with_others({}, [rank for rank in find_ranks() if rank.run_dir is None]):
+        begun = "a job runs" if len(found) == 1 else f"{len(found)} jobs run"
+        shown = "\n".join(f"  diagd dump {line}" for line in listed(found).splitlines())
+    elif shown := "\n".join(f"  {line}" for line in _lone(watched=False)):
+        begun = "a Python with torch in it runs" if "\n" not in shown else "Pythons with torch in them run"
+    return f"{begun} here without diagd, so nothing judges it; to see where it is:\n{shown}" if shown else ""
+
+
 def lone_trainings() -> str:
     """Python processes with torch in them, a line for each; empty where there are none or none may be looked into."""
+    return "\n".join(_lone(watched=True))
+
+
+def _lone(*, watched: bool) -> list[str]:
     from diagd.daemon.agent.outside import find_trainings
 
-    found = find_trainings()[:_SHOWN_PROCESSES]
-    return "\n".join(f"diagd dump --pid {pid}    {_short(command)}" for pid, command in found)
+    found = [(pid, command) for pid, command, run_dir in find_trainings() if watched or not run_dir]
+    return [f"diagd dump --pid {pid}    {_short(command)}" for pid, command in found[:_SHOWN_PROCESSES]]
 
 
 def _short(command: str) -> str:

@@ -133,13 +133,19 @@ def find_job(name: str | None) -> "Job":
         if not named and len(begun) == 1:
             return begun[0]
         if not named:
-            raise DiagdError(f"no running job is called {name}", help=_choices(jobs) or _NO_JOB, exit_code=4)
+            raise DiagdError(f"no running job is called {name}", help=_choices(jobs) or _none(), exit_code=4)
         return min(named, key=lambda job: job.job != name)  # the folder's name is one job's alone
     if not jobs:
-        raise DiagdError("no job runs under diagd on this machine", help=_NO_JOB, exit_code=4)
+        raise DiagdError("no job runs under diagd on this machine", help=_none(), exit_code=4)
     if len(jobs) > 1:
         raise DiagdError("several jobs run here: say which", help=_choices(jobs), exit_code=2)
     return jobs[0]
+
+
+def _none() -> str:
+    from diagd.daemon.cli.choices import without_diagd
+
+    return without_diagd() or _NO_JOB
 
 
 def _choices(jobs: list["Job"]) -> str:

@@ -281,6 +281,8 @@ def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, qui
     report = unwritten or (read_report(plan.report_dir) if plan.report_dir and written else None)
     if report is not None:
         lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
+        if cut := report.get("final") is False:
+            lines.append("diagd could not write its last report: what came after this is not in it.")
         if not report["ranks"] and (reason := _kept_out(plan)):
             lines.append(f"Not watched: {reason}.")
         if unwritten is not None:
@@ -288,10 +290,11 @@ def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, qui
         elif plan.report_dir and (folder is not None or report["incidents"]):
             lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
     else:
+        cut = True
         lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
         if folder is not None and folder.earlier is not None:
             lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
-    if not quiet or report is None or report["incidents"]:
+    if not quiet or cut or (report and report["incidents"]):
         for line in lines:
             _say(line)
     for line in keep_finished(plan, report):
