@@ -75,11 +75,11 @@ def test_what_is_too_long_ends_at_a_word_and_keeps_its_brackets() -> None:
     long = incident()
     long["causes"][0]["evidence"][0]["what"] = "evidence " * 60
     because = next(line for line in verdict_lines(long) if "because" in line)
-    assert because.endswith(" evidence…]")
+    assert because.endswith(" evidence… (stack); it sleeps in openat (kernel)]")
     long["causes"][0]["cause"] = "reason " * 60
     because = next(line for line in verdict_lines(long) if "because" in line)
     assert "reason reason… [evidence" in because
-    assert len(because) <= 400
+    assert len(because) <= 600
 
 
 _TEXT = st.text(max_size=400)

@@ -9,15 +9,14 @@ from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
 from diagd.daemon.report.early import NO_RANK, early_text
+from diagd.daemon.report.known import because_text
+from diagd.daemon.report.lines import MAX_LINE, cut, one_line
 
 _INDENT = " " * 7  # as wide as "diagd: "
-_MAX_LINE = 400
 _MAX_NOTE = 120
-_MAX_BECAUSE = 300
 _FRAMES = 3
 # Here the incident's operation is the culprits', and those that wait are in another.
 OTHER_OPERATIONS = ("hang.collective_mismatch", "hang.group_cycle", "hang.store_wait")
-_EVIDENCE = 2
 _EARLIER = 3  # incidents of attempts before this one, in the summary
 _COLOURS = {"critical": "\033[1;31m", "warning": "\033[1;33m", "info": "\033[1m"}
 _PLAIN = "\033[0m"
@@ -35,7 +34,8 @@ def verdict_lines(incident: Incident | Json, *, colour: bool = False) -> list[st
     found = incident.as_json() if isinstance(incident, Incident) else incident
     lines = [f"diagd: {_headline(found, colour)}"]
     for label, text in _details(found):
-        lines.append(_cut(f"{_INDENT}{label:<9} {_one_line(text)}"))
+        # What is known is cut fact by fact: the last of them counts as much as the first.
+        lines.append(cut(f"{_INDENT}{label:<9} {one_line(text)}", 2 * MAX_LINE if label == "because" else MAX_LINE))
     return lines
 
 
@@ -45,7 +45,7 @@ def _headline(incident: Json, colour: bool) -> str:
         label = f"resolved {incident['kind']}"
     if colour:
         label = f"{_COLOURS[incident['severity']]}{label}{_PLAIN}"
-    return f"{label}: {_one_line(incident['summary'])}"
+    return f"{label}: {one_line(incident['summary'])}"
 
 
 def _details(incident: Json) -> Iterable[tuple[str, str]]:
@@ -55,7 +55,7 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
         yield "waiting", _waiting(incident)
     cause = incident["causes"][0] if incident["causes"] else None
     if cause is not None:
-        yield "because", _because(cause)
+        yield "because", because_text(cause, incident["ranks"])
         yield "do", cause["fix"]["action"]
     more = f"diagd explain {incident['kind']}"
     if incident.get("dump"):
@@ -91,16 +91,6 @@ def _places(locations: Sequence[Json], joint: str) -> str:
     return "; ".join(f"{rank_ranges(ranks, named=True)} in {frames}" for frames, ranks in groups.items())
 
 
-def _because(cause: Json) -> str:
-    text = _cut(_one_line(cause["cause"]), _MAX_BECAUSE)
-    room = max(_MAX_BECAUSE - len(text), _MAX_BECAUSE // 4)
-    return f"{text} [{_cut(_one_line(_evidence(cause['evidence'])), room)}]"
-
-
-def _evidence(evidence: Sequence[Json]) -> str:
-    return "; ".join(f"{e['what']} ({e['source']})" for e in evidence[:_EVIDENCE])
-
-
 def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     """How the job went, in one to three lines, also when all went well.
 
@@ -117,12 +107,12 @@ def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     if code and not incidents:  # the launcher itself, or what it was to start, has failed
         verdict += f", and the command ended with exit code {code}"
     early = "" if incidents or notes else early_text(report)
-    lines = [_cut(f"{_one_line(early).rstrip('.')}.") if early else f"{ranks}; {verdict}."]
+    lines = [cut(f"{one_line(early).rstrip('.')}.") if early else f"{ranks}; {verdict}."]
     if drill := drill_text(report.get("notes") or []):
-        lines.append(_cut(f"{_one_line(drill)}."))
+        lines.append(cut(f"{one_line(drill)}."))
     if notes:
         lines.append(
-            _cut("Not watched: " + "; ".join(_cut(_one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")
+            cut("Not watched: " + "; ".join(cut(one_line(note).rstrip("."), _MAX_NOTE) for note in notes) + ".")
         )
     return lines
 
@@ -169,16 +159,3 @@ def shown_path(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except (OSError, ValueError):
         return str(path)
-
-
-def _one_line(text: str) -> str:
-    """Without line breaks and control characters: the text may come from the job."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _cut(text: str, limit: int = _MAX_LINE) -> str:
-    """At a word, where one ends in the second half."""
-    if len(text) <= limit:
-        return text
-    head, blank, _ = text[:limit].rpartition(" ")
-    return (head if blank and len(head) >= limit // 2 else text[: limit - 1]).rstrip(" ,;:") + "…"
