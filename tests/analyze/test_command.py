@@ -144,6 +144,27 @@ def test_a_stopped_rank_shows_in_a_dump_folder(report: Any, tmp_path: Path) -> N
     assert [(i["kind"], i["ranks"]) for i in found["incidents"]] == [("hang.rank_stopped", [1])]
 
 
+def test_who_waits_for_a_stopped_rank_is_named_though_its_flight_recorder_cannot_be_read(
+    report: Any, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(FIXTURES / "dump_folder", tmp_path / "d")
+    process = json.loads((folder / "rank1/process.json").read_text())
+    (folder / "rank1/process.json").write_text(json.dumps({**process, "state": "T"}))
+    (folder / "rank1/collectives.json").write_text("[]")
+    (folder / "fr_trace_1.json").unlink()
+    box = json.loads((folder / "rank1/box.json").read_text())
+    box["groups"][0]["enqueued"] = -1  # DDP's operations are known to the recorder alone
+    (folder / "rank1/box.json").write_text(json.dumps(box))
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["ranks"][1]["missing"] = {"collectives": "the process is stopped"}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    _, found = report(folder)
+    (incident,) = found["incidents"]
+    assert (incident["kind"], incident["ranks"], incident["waiting_ranks"]) == ("hang.rank_stopped", [1], [0, 2])
+    assert incident["op"] == {"name": "ALLREDUCE", "seq": 46}
+    assert found["notes"] == ["rank 1 left nothing of its flight recorder: the process is stopped"]
+
+
 @pytest.mark.parametrize("name", ["box.json", "process.json", "collectives.json"])
 def test_a_part_of_a_dump_folder_that_is_spoilt_is_named(report: Any, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(FIXTURES / "dump_folder", tmp_path / "d")

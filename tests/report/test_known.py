@@ -10,9 +10,7 @@ def cause(*facts: tuple[int | None, str]) -> dict[str, Any]:
 
 
 def test_a_fact_of_several_ranks_stands_there_once_and_the_culprits_own_beside_it() -> None:
-    found = cause(
-        (0, "was in a (t.py:1)"), (1, "was in a (t.py:1)"), (3, "in c (t.py:3)"), (2, "was in b (t.py:2)")
-    )
+    found = cause((0, "was in a (t.py:1)"), (1, "was in a (t.py:1)"), (3, "in c (t.py:3)"), (2, "was in b (t.py:2)"))
     assert because_text(found, [2]) == ("why [ranks 0,1: was in a (t.py:1) (stack); rank 2: was in b (t.py:2) (stack)]")
 
 

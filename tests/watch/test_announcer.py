@@ -83,3 +83,16 @@ def test_what_turns_out_to_be_worse_than_worth_knowing_is_said_whole() -> None:
     heard.after(known, 18.0)
     known.severity = Severity.CRITICAL
     assert heard.after(known, 19.0)[1:] == ["critical open\nbecause\ndo\n"]
+
+
+def test_that_a_wait_has_become_longer_is_said_in_its_headline_alone() -> None:
+    heard, known = Heard(), incident(severity=Severity.WARNING)
+    facts = "no sign of life for 7.5 s, 3 % of a core, 12 MiB, rank 1 in load (data.py:41)"
+    heard.announcer._verdict = lambda _: ["headline", facts]
+    heard.after(known, 18.0)
+    known.severity = Severity.CRITICAL
+    facts = "no sign of life for 60.1 s, 0 % of a core, 9 MiB, rank 1 in load (data.py:41)"
+    assert heard.after(known, 60.0)[1:] == ["headline\n"]
+    known.ranks = (1, 2)
+    facts = "no sign of life for 61 s, 0 % of a core, 9 MiB, rank 2 in load (data.py:44)"
+    assert heard.after(known, 61.0)[2:] == [f"headline\n{facts}\n"]

@@ -14,6 +14,8 @@ def enrich(state: JobState, extras: Mapping[int, RankFolder]) -> None:
         state.apply([_facts(extra, state)], [_detail(extra, state)], state.now_s)
         if not extra.box and not state.why_not_known(rank) and not state.detail(rank).recorder:
             state.not_known["", rank] = "left no record of its operations"
+        elif state.why_not_known(rank) and (why := extra.missing.get("collectives")):
+            state.not_known["", rank] = f"left nothing of its flight recorder: {why}"
         for name, (step, text) in extra.facts.items():
             state.signals.put_fact(rank, name, step, text)
         for group in extra.groups:

@@ -30,8 +30,13 @@ class RankFolder:
     groups: tuple[Group, ...] = ()
     endings: tuple[Ending, ...] = ()
     stacks: tuple[Stack, ...] = ()
-    ended: bool = False
+    missing: dict[str, str] = field(default_factory=dict)  # part -> why the dump has none
     facts: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process was gone when it was to be dumped."""
+        return self.missing.get("process") == ENDED
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -83,9 +88,9 @@ def read(path: Path) -> tuple[dict[int, RankDump], dict[int, RankFolder], dict[s
         NotADump: It holds nothing of any rank.
     """
     problems: dict[str, str] = {}
-    ended = {whole for whole, missing in _missing(path, problems).items() if missing.get("process") == ENDED}
+    missing = _missing(path, problems)
     places = sorted((int(found[1]), one) for one in path.iterdir() if (found := _RANK_FOLDER.match(one.name)))
-    extras = {rank: _rank_folder(rank, one, rank in ended, problems) for rank, one in places}
+    extras = {rank: _rank_folder(rank, one, missing.get(rank, {}), problems) for rank, one in places}
     if not extras:
         raise NotADump("is a dump folder without any rank")
     taken_s = _taken_s(path, extras)
@@ -111,9 +116,9 @@ def _taken_s(path: Path, extras: Mapping[int, RankFolder]) -> float:
     return max(beats) or (path / SUMMARY).stat().st_mtime
 
 
-def _rank_folder(rank: int, path: Path, ended: bool, problems: dict[str, str]) -> RankFolder:
+def _rank_folder(rank: int, path: Path, missing: dict[str, str], problems: dict[str, str]) -> RankFolder:
     box, process = _json(path / "box.json", problems), _json(path / "process.json", problems)
-    found = RankFolder(rank, ended=ended)
+    found = RankFolder(rank, missing=missing)
     found.box = box if isinstance(box, dict) else {}
     found.process = process if isinstance(process, dict) else {}
     found.operations = _converted(path / "collectives.json", tuple[Operation, ...], problems)

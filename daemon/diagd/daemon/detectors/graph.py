@@ -124,14 +124,14 @@ def _host_that_left(state: JobState, wait: Wait) -> list[int]:
 
 def _absent(state: JobState, ledger: Ledger, graph: Graph, wait: Wait, other: int) -> bool:
     """Whether the other rank keeps this wait from ending: it never entered, or entered and can no longer take part."""
+    if is_stopped(state, other):
+        return True  # whether it has entered or not
     if wait.op.seq > 0:
         entered = ledger.entered(wait.op.group, other) >= wait.op.seq
     else:  # an operation that the backend does not count (monitored_barrier): it must be in one too
         entered = any(w.op.name == wait.op.name and w.op.group == wait.op.group for w in graph.waits.get(other, ()))
     if not entered:
         return not state.why_not_known(other, wait.op.group)
-    if is_stopped(state, other):
-        return True
     if not state.status(other).gone:
         return False
     # It ended inside the group's operations, of which several may be under way: its end may be a consequence of theirs.

@@ -1,5 +1,6 @@
 """What is said on stderr while the job runs."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ Verdict = Callable[[Incident], list[str]]
 # A wait that is not critical is said once it has lasted for this part of the user's own patience: before, it stands in
 # the report alone. Uploads and long checkpoints on one rank are everyday life.
 WARN_AFTER_RATIO = 0.3
+_MEASURE = re.compile(r"\b\d[\d.]* (?:(?:s|ms|min|h|[KMGT]iB|times)\b|%)")
 _WAITS = ("hang.", "slow.")
 _FACT = "hang.rank_stopped"  # seen in the kernel, and no long work: said at once, where others wait for it
 
@@ -44,8 +46,8 @@ class Announcer:
         first, *rest = self._verdict(incident)
         if not incident.is_open or incident.severity is Severity.INFO:
             return [first]  # over: its cause was said before
-        said, self._lines[incident.id] = self._lines.get(incident.id, frozenset()), frozenset(rest)
-        return [first, *(line for line in rest if line not in said)]
+        said, self._lines[incident.id] = self._lines.get(incident.id, frozenset()), frozenset(map(_timeless, rest))
+        return [first, *(line for line in rest if _timeless(line) not in said)]
 
     def say(self, text: str) -> None:
         """Print; a reader that is gone is no reason to end."""
@@ -62,6 +64,11 @@ class Announcer:
         if incident.kind == _FACT and incident.waiting_ranks:
             return True
         return now_s - incident.opened_s >= self._warn_after_s
+
+
+def _timeless(line: str) -> str:
+    """The line without its measures: that a wait has become longer the headline says."""
+    return _MEASURE.sub("", line)
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:
