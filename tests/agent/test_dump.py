@@ -133,6 +133,26 @@ def test_a_process_that_a_stack_reader_holds_is_waited_for(tmp_path: Path) -> No
     assert readers.foreign_tracer(proc, 10) == 11
 
 
+@pytest.mark.parametrize(("tracers", "state"), [([0, 11, 0], "S"), ([0, 0], "S"), ([0, 12], "t"), ([], "t")])
+def test_a_reader_that_comes_or_goes_between_two_looks_makes_no_process_stopped(
+    tmp_path: Path, tracers: list[int], state: str
+) -> None:
+    process(tmp_path, 10, state="t")
+    process(tmp_path, 11, name="py-spy")
+    process(tmp_path, 12, name="gdb")
+
+    class Between(Procfs):
+        def tracer(self, pid: int) -> int:
+            found = tracers.pop(0) if tracers else 0
+            if not tracers and state == "S":
+                process(tmp_path, 10, state="S")  # the reader has let it go
+            return found
+
+    stat = readers.undisturbed_stat(Between(tmp_path), 10, 0.3)
+    assert stat is not None
+    assert stat.state == state
+
+
 def test_a_part_that_breaks_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(context: Context) -> None:
         raise OSError("no space left")

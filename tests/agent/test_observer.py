@@ -90,6 +90,11 @@ def test_a_stopped_rank_is_read_without_a_signal(tmp_path: Path, observer: Obser
         assert (detail.stack.state, detail.stack.source) == ("T", "py-spy")
         assert "no flight recorder: the process is stopped" in detail.notes
         assert not (tmp_path / f"{rank.pid}.stacks").read_bytes()
+        os.kill(rank.pid, signal.SIGCONT)
+        until(lambda: kernel_state(rank) != "T")
+        assert facts_of(observer).status != Status.STOPPED
+        (detail,) = observer.deep([0], stacks=False, recorder=False)
+        assert "no flight recorder: the process is stopped" not in detail.notes
 
 
 def test_a_rank_that_blocks_in_open_names_the_file(tmp_path: Path, observer: Observer) -> None:

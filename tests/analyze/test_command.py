@@ -193,6 +193,46 @@ def test_what_is_no_dump_is_said_in_one_line_each(tmp_path: Path, capsys: pytest
     assert said.err.startswith(f"diagd: {tmp_path}/trace_0 is no flight recorder's dump: neither JSON nor pickle")
 
 
+def test_several_dumps_in_one_folder_are_asked_for_one_by_one(
+    tmp_path: Path, report: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(FIXTURES / "dump_folder", tmp_path / "runs/diagd-dump-a")
+    assert report(tmp_path)[1]["job"]["id"] == "diagd-dump-a"
+    shutil.copytree(FIXTURES / "dump_folder", tmp_path / "r/dumps/001-b")
+    assert main(["analyze", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "holds 2 dump folders, each analysed alone" in said
+    assert all(f"diagd analyze {tmp_path}/{place} " in said for place in ("runs/diagd-dump-a", "r/dumps/001-b"))
+
+
+def test_torchs_dumps_of_two_jobs_are_not_put_together(
+    tmp_path: Path, report: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fr").mkdir()
+    for place in ("one", "two"):
+        save(tmp_path / "fr" / place, world(WAITS, WAITS, BEHIND))
+    assert main(["analyze", str(tmp_path / "fr")]) == 2
+    assert f"diagd analyze {tmp_path}/fr/two    ranks 0-2" in capsys.readouterr().err
+    for rank in (0, 1):
+        (tmp_path / f"fr/two/trace_{rank}").unlink()
+    (tmp_path / "fr/one/trace_2").unlink()
+    assert report(tmp_path / "fr")[1]["incidents"][0]["ranks"] == [2]  # a folder for each node
+
+
+def test_folders_without_a_dump_are_not_listed_file_by_file(tmp_path: Path, report: Any) -> None:
+    save(tmp_path / "d", world(WAITS, WAITS, BEHIND))
+    for place in (".git/x1", "venv/lib/x1", "src/__pycache__/x1", "src/x1", "src/x2", "src/deep/x3"):
+        (tmp_path / "d" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / place).write_text("nothing")
+    (tmp_path / "d/venv/pyvenv.cfg").write_text("")
+    (tmp_path / "d/beside").write_text("nothing")
+    code, found = report(tmp_path / "d")
+    assert code == 1
+    beside, far = found["analysis"]["unreadable"]
+    assert beside.startswith(f"{tmp_path}/d/beside is no flight recorder's dump")
+    assert far.startswith(f"3 files in folders without a dump are none, such as {tmp_path}/d/src/x1, which is no")
+
+
 def test_kinds_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dumps = save(tmp_path / "d", world(BEHIND, BEHIND))
     assert main(["analyze", str(FIXTURES / "hang.record"), str(dumps)]) == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from diagd.daemon.agent import grouping
 from diagd.daemon.agent.discovery import Box, BoxFolder
-from diagd.daemon.agent.dump_context import Context, NothingToWrite, NotThere, Target
+from diagd.daemon.agent.dump_context import Context, NothingToWrite, NotThere, Target, stat_of
 from diagd.daemon.agent.dump_parts import NATIVE, PARTS, Part
 from diagd.daemon.agent.outside import OutsideRank, described
 from diagd.daemon.agent.procfs import Procfs
@@ -182,7 +182,7 @@ def _write(ranks: Ranks, parts: Sequence[Part], workers: int, progress: Callable
 
 def _write_rank(context: Context, dump: RankDump, parts: Sequence[Part]) -> None:
     context.folder.mkdir(exist_ok=True)
-    stat = context.proc.stat(context.target.pid)
+    stat = stat_of(context)
     dump.state = stat.state if stat else ""
     for name, write in parts:
         if time.monotonic() >= context.deadline_s:

@@ -71,5 +71,4 @@ class Context:
 
 def stat_of(context: Context) -> Stat | None:
     """The process, as it is when no other dump holds it to read its stack."""
-    readers.wait_for(context.proc, context.target.pid, min(readers.LOOK_S, context.left_s))
-    return context.proc.stat(context.target.pid)
+    return readers.undisturbed_stat(context.proc, context.target.pid, min(readers.LOOK_S, context.left_s))

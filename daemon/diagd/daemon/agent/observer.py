@@ -17,7 +17,7 @@ from diagd.daemon.agent.metric_files import MetricFiles, Writer
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.agent.signal_mix import SignalMix
 from diagd.daemon.agent.signals import SignalShelf
-from diagd.daemon.agent.snapshot import LAST_OPERATIONS, RankWatch
+from diagd.daemon.agent.snapshot import LAST_OPERATIONS, UNREAD_WHILE_STOPPED, RankWatch
 from diagd.daemon.agent.usage import GONE
 from diagd.daemon.state.model import Detail, Facts, Stack
 from diagd.daemon.state.scalars import SignalNews
@@ -264,7 +264,7 @@ class Observer:
 
     def _fetch_recorder(self, watch: RankWatch, state: str) -> None:
         if state in "Tt":
-            watch.notes["recorder"] = "no flight recorder: the process is stopped"
+            watch.notes["recorder"] = UNREAD_WHILE_STOPPED
             return
         path = Path(str(watch.box.identity.get("fr_socket") or watch.box.path.with_name(f"{watch.pid}.fr.sock")))
         members = {group.name: group.ranks for group in boxes.groups(watch.box.reader)}

@@ -26,6 +26,7 @@ LAST_OPERATIONS = 256
 _CPU_NOISE_S = 0.005
 _GENERATIONS = 8  # of the tracer's parents
 _SLEEPING = ("S", "D", "I")
+UNREAD_WHILE_STOPPED = "no flight recorder: the process is stopped"
 
 
 class RankWatch:
@@ -152,7 +153,9 @@ class RankWatch:
 
     def _notes(self) -> tuple[str, ...]:
         noted = self.box.identity.get("notes")
-        return (*(str(note) for note in noted or () if isinstance(noted, list)), *self.notes.values())
+        own = (str(note) for note in noted or () if isinstance(noted, list))
+        goes_on = self.facts.main_state not in "Tt"
+        return (*own, *(note for note in self.notes.values() if not (goes_on and note == UNREAD_WHILE_STOPPED)))
 
     def _note_progress(self, stat: Stat, usage: Usage, now_s: float) -> None:
         if stat.state not in _SLEEPING or usage.main_cpu_s - self._cpu_s > _CPU_NOISE_S or not self._moved_s:

@@ -28,6 +28,19 @@ class Gathered:
     dumps: dict[int, RankDump] = field(default_factory=dict)
     problems: dict[Path, str] = field(default_factory=dict)  # file -> why it is no dump
     unread: dict[int, str] = field(default_factory=dict)  # rank -> why its dump says nothing
+    ranks_in: dict[Path, set[int]] = field(default_factory=dict)  # folder -> the ranks of which it has a dump
+
+    def apart(self) -> list[Path]:
+        """Folders side by side that have dumps of the same rank, and so are of several looks or jobs; mostly none.
+
+        One that lies inside the other holds what was put aside.
+        """
+        places = list(self.ranks_in)
+        return [one for one in places if any(self._rival(one, other) for other in places)]
+
+    def _rival(self, one: Path, other: Path) -> bool:
+        nested = one == other or one in other.parents or other in one.parents
+        return not nested and bool(self.ranks_in[one] & self.ranks_in[other])
 
 
 def gather(files: Sequence[Path], progress: Progress = lambda done, of: None) -> Gathered:
@@ -53,6 +66,7 @@ def _form(path: Path) -> str:
 
 def _keep(found: Gathered, dump: RankDump) -> None:
     """Of several dumps of a rank the newest counts."""
+    found.ranks_in.setdefault(dump.path.parent, set()).add(dump.rank)
     known = found.dumps.get(dump.rank)
     older = known if known is None or known.taken_s <= dump.taken_s else dump
     if older is not dump:

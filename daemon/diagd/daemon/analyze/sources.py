@@ -6,11 +6,9 @@ from pathlib import Path
 
 from diagd.daemon.analyze import folder
 from diagd.daemon.analyze.plain import NotADump
+from diagd.daemon.analyze.walk import USAGE, below, only_one
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.record.record import MAGIC
-
-USAGE = 2  # the exit code for what is no dump
-_NOTES = frozenset({".txt", ".log", ".html", ".md"})  # lie beside dumps and are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,12 @@ def source_of(paths: Sequence[Path]) -> Source:
         )
     if special:
         return special[0]
-    files = [file for path in paths for file in _files(path)]
+    files = []
+    for path in paths:
+        inside, folders = below(path) if path.is_dir() else ([path], [])
+        if folders and len(paths) == 1:
+            return Source("folder", only_one(path, inside, folders))
+        files += inside
     if not files:
         raise DiagdError(
             f"{paths[0]}: holds no dump",
@@ -68,7 +71,7 @@ def _refuse_report(path: Path) -> None:
 
 def _is_alone(report: Path) -> bool:
     """Whether its folder holds nothing else that may be a dump."""
-    return _special(report.parent) is None and _files(report.parent) == [report]
+    return _special(report.parent) is None and below(report.parent) == ([report], [])
 
 
 def _special(path: Path) -> Source | None:
@@ -86,14 +89,6 @@ def is_recording(path: Path) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
-
-
-def _files(path: Path) -> list[Path]:
-    """The files that may be dumps: one that is named is tried as it is; of a folder's, notes and logs are left out."""
-    if path.is_file():
-        return [path]
-    found = [one for one in sorted(path.rglob("*")) if one.is_file() and not one.name.startswith(".")]
-    return [one for one in found if one.suffix.lower() not in _NOTES]
 
 
 __all__ = ["NotADump", "Source", "is_recording", "source_of"]

@@ -17,7 +17,8 @@ from diagd.daemon.analyze.enrich import enrich
 from diagd.daemon.analyze.gather import Gathered, Progress, gather
 from diagd.daemon.analyze.groups import Groups
 from diagd.daemon.analyze.plain import NotADump
-from diagd.daemon.analyze.sources import USAGE, Source
+from diagd.daemon.analyze.sources import Source
+from diagd.daemon.analyze.walk import USAGE, told
 from diagd.daemon.detectors.dumped import undecided
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.errors import DiagdError
@@ -27,6 +28,7 @@ from diagd.daemon.record.record import NotARecord
 from diagd.daemon.state.job import JobState
 
 HELP = "a flight recorder's dump is a pickle or JSON of one rank, with the rank in its name, such as trace_3"
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,21 @@ def _dumps(source: Source, hang_after_s: float, world_size: int, progress: Progr
     found = gather(source.files, progress)
     if not found.dumps:
         raise _nothing(found)
+    if several := found.apart():
+        raise DiagdError(
+            f"{source.path}: holds dumps of the same ranks in several folders, each analysed alone",
+            help="\n".join(f"diagd analyze {one}    {_ranks_text(found, one)}" for one in several[:_SHOWN]),
+            exit_code=USAGE,
+        )
     state, compared, groups = state_of(
         found.dumps, found.unread, job_id=source.path.name, hang_after_s=hang_after_s, world_size=world_size
     )
-    problems = [f"{path} {why}" for path, why in found.problems.items()]
+    problems = told(found.problems, found.ranks_in)
     return _judged(state, found.dumps, compared, groups, problems)
+
+
+def _ranks_text(found: Gathered, place: Path) -> str:
+    return rank_ranges(found.ranks_in[place], named=True)
 
 
 def _nothing(found: Gathered) -> DiagdError:

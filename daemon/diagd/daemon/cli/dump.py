@@ -1,5 +1,7 @@
 """`diagd dump`."""
 
+import contextlib
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -86,9 +88,7 @@ def command(
     if not chosen:
         known = ", ".join(str(t.rank) for t in found.targets if t.rank is not None)
         raise DiagdError("none of these ranks runs here", help=f"the ranks here are {known or 'none'}", exit_code=4)
-    folder = (output or _fresh_folder(found.name)).absolute()
-    if (folder / "summary.txt").exists():
-        raise DiagdError(f"{folder} holds a dump already", help="name another folder, or leave -o out", exit_code=2)
+    folder = _folder(output, found.name)
     click.echo(f"dumping {len(chosen)} process{'es' * (len(chosen) != 1)} of {found.what}", err=True)
     try:
         summary = collect_dump(
@@ -96,9 +96,7 @@ def command(
             limit_s=limit or LIMIT_S, patience=1.0 if limit else PATIENCE,
         )  # fmt: skip
     except OSError as exc:
-        raise DiagdError(
-            f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR", exit_code=2
-        ) from exc
+        raise _unwritable(folder, exc) from exc
     except KeyboardInterrupt:
         raise DiagdError(
             "interrupted: the dump is not whole", help=f"what was written until then: {folder}", exit_code=130
@@ -162,12 +160,39 @@ def _nothing() -> str:
     return lone_trainings() or _NOTHING
 
 
-def _fresh_folder(name: str) -> Path:
-    """A name that is not taken yet."""
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
-    base = Path(f"diagd-dump-{plain}-{time.strftime('%H%M%S')}")
-    number, folder = 1, base
-    while folder.exists():
-        number += 1
-        folder = Path(f"{base}-{number}")
+def _folder(output: Path | None, name: str) -> Path:
+    """The folder to write to, made and held: two dumps into one would mix.
+
+    Raises:
+        DiagdError: It cannot be made, or has a dump or is getting one.
+    """
+    from diagd.daemon.cli.reportdir import lock
+
+    try:
+        folder = _fresh_folder(name) if output is None else output.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        free = lock(folder)
+    except OSError as exc:
+        raise _unwritable(output or Path.cwd(), exc) from exc
+    why = "holds a dump already" if (folder / "summary.txt").exists() else "" if free else "gets another dump just now"
+    if why:
+        raise DiagdError(f"{folder} {why}", help="name another folder, or leave -o out", exit_code=2)
     return folder
+
+
+def _unwritable(folder: Path, exc: OSError) -> DiagdError:
+    return DiagdError(
+        f"{folder}: cannot be written: {exc.strerror}", help="name another: diagd dump -o DIR", exit_code=2
+    )
+
+
+def _fresh_folder(name: str) -> Path:
+    """A new one: of two dumps in the same second, too, each has its own."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    base = Path.cwd() / f"diagd-dump-{plain}-{time.strftime('%H%M%S')}"
+    for number in itertools.count(1):
+        folder = base if number == 1 else Path(f"{base}-{number}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError  # the numbers do not end

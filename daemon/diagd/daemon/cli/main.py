@@ -118,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("diagd: interrupted", err=True)
         return 130
     except DiagdError as exc:
         _show(exc.message, exc.help, arguments)

@@ -51,14 +51,14 @@ def open_report_dir(path: Path) -> ReportDir:
 def _own(path: Path) -> Path:
     """The folder, or one inside it that no other run writes to now: two would replace each other's report."""
     number, found = 1, path
-    while not _lock(found):
+    while not lock(found):
         number += 1
         found = path / f"run{number}"
         found.mkdir(exist_ok=True)
     return found
 
 
-def _lock(path: Path) -> bool:
+def lock(path: Path) -> bool:
     """Hold the folder until this process ends; also true on a file system that has no locks."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -4,7 +4,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "diagd.status/1"
 _ASK_S = 3.0
+_READ_S = 1.0  # a dump that reads a rank's stack stops it for so long at most, mostly
 _NO_JOB: dict[str, Any] = {
     "id": None, "command": [], "started_at": None, "ended_at": None, "exit_code": None, "attempt": 0,
     "world_size": None, "nodes": [],
@@ -103,12 +103,13 @@ def _from_boxes(job: "Job") -> dict[str, Any]:
 
 
 def _of_box(box: "Box", proc: Any) -> dict[str, Any]:
+    from diagd.daemon.agent.readers import undisturbed_stat
     from diagd.probes.box.layout import Live, Phase
 
     reader, now_s = box.reader, time.time()
     moved_ns = max(reader.live(Live.STEP_NS), reader.live(Live.PHASE_NS))
     beat_ns, step = reader.live(Live.HEARTBEAT_NS), reader.live(Live.STEP)
-    stat = proc.stat(box.pid) if Path(f"/proc/{box.pid}").is_dir() else None
+    stat = undisturbed_stat(proc, box.pid, _READ_S)
     return {
         "rank": box.rank,
         "host": str(box.identity.get("host", "")),
