@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from diagd.daemon.agent import boxes, native, pyspy, readers, stacks
+from diagd.daemon.agent import boxes, native, permission, pyspy, readers, stacks
 from diagd.daemon.agent.dump_context import Context, NotThere, Target, stat_of
 from diagd.daemon.agent.dump_recorder import write_recorder
 from diagd.daemon.agent.procfs import Procfs
@@ -111,8 +111,11 @@ def write_native_stacks(context: Context) -> None:
     if stat.state in "Tt":
         raise NotThere("the process is stopped: native frames need it to run")
     if not context.proc.may_trace(pid):
-        raise NotThere(pyspy.NO_PERMISSION)
-    found = _native(context, pid)
+        raise NotThere(permission.why_not(context.proc, pid))
+    try:
+        found = _native(context, pid)
+    except pyspy.NoStack as exc:
+        raise NotThere(permission.why_not(context.proc, pid, str(exc))) from exc
     context.file(context.folder / "stacks_native.txt").write_text(found, encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagd.daemon.agent import faulthandler_text, frames, locks, pyspy, readers, source
+from diagd.daemon.agent import faulthandler_text, frames, locks, permission, pyspy, readers, source
 from diagd.daemon.agent.calls import Calls
 from diagd.daemon.agent.procfs import Procfs
 from diagd.daemon.state.model import ASKS, INPUT, WAIT, Frame, Stack, Thread
@@ -179,8 +179,11 @@ def _written_since(path: Path, start: int, wait_s: float) -> str:
 
 def _from_outside(pid: int, proc: Procfs) -> tuple[Thread, ...]:
     if not proc.may_trace(pid):
-        raise pyspy.NoStack(pyspy.NO_PERMISSION)
-    return pyspy.dump(pid)
+        raise pyspy.NoStack(permission.why_not(proc, pid))
+    try:
+        return pyspy.dump(pid)
+    except pyspy.NoStack as exc:
+        raise pyspy.NoStack(permission.why_not(proc, pid, str(exc))) from exc
 
 
 def _role(role: str, name: str, threads: tuple[Thread, ...]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from diagd.daemon.agent.dump import DumpSummary
     from diagd.daemon.cli.choices import Choice
 
-_NOTHING = """\
-`diagd dump --pid PID…` dumps any Python process
-of another user's processes only root sees the environment by which ranks are known: sudo diagd dump"""
+_NOTHING = "`diagd dump --pid PID…` dumps any Python process"
+_NOT_ROOT = "of another user's processes only root sees the environment by which ranks are known: sudo diagd dump"
 _MAX_RANK = 1_000_000
 # Of a job that was started without diagd; the rest of the parts only diagd's own probes can give.
 _SEEN_FROM_OUTSIDE = ("stacks", "process")
@@ -157,7 +157,7 @@ def _targets(pids: Sequence[int], name: str | None) -> "Choice":
 def _nothing() -> str:
     from diagd.daemon.cli.choices import lone_trainings
 
-    return lone_trainings() or _NOTHING
+    return lone_trainings() or (f"{_NOTHING}\n{_NOT_ROOT}" if os.geteuid() else _NOTHING)
 
 
 def _folder(output: Path | None, name: str) -> Path:
