@@ -38,6 +38,9 @@ def test_facts_say_what_ranks_began_with() -> None:
     later = tensor(s10={"aa": "0,1"})
     assert facts({"tensors": [same, later]})[0].endswith("hold them when first read (steps 0 to 10)")
     assert facts({"tensors": [none]}) == ["1 parameter of float32, ddp: not digested"]
+    assert facts({"tensors": [none]}, alone=True) == [
+        "1 parameter of float32, ddp: not compared: there is one rank alone"
+    ]
     assert facts({}) == []
 
 

@@ -1,11 +1,13 @@
 """A folder of --report that earlier runs have used, and jobs of one name at the same time."""
 
+import os
 from pathlib import Path
 
 import pytest
 from tests.supervisor.harness import Run, python, until
 from tests.supervisor.test_run import REPORT
 
+from diagd.daemon.cli.checks import State
 from diagd.daemon.cli.reportdir import earlier_files, open_report_dir
 
 
@@ -69,14 +71,40 @@ def test_a_second_job_of_a_name_is_told_what_it_is_called_and_what_to_do(tmp_pat
     assert "--job-id" in line
 
 
+def test_a_run_inside_a_run_is_told_so_and_both_go_on(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    done = run.finish("--", *run.command("--", "sh", "-c", "exit 5"))
+    assert done.returncode == 5
+    (line,) = (line for line in done.stderr.splitlines() if "another" in line)
+    assert line.startswith("diagd: this was started by another `diagd run` (job ")
+    alone = Run(tmp_path, environ={"DIAGD_DIR": str(tmp_path / "gone")}).finish("--", "true")
+    assert "another" not in alone.stderr
+
+
+def test_the_outer_run_hears_where_the_ranks_report(tmp_path: Path) -> None:
+    from diagd.daemon.cli.run import _outer
+
+    (tmp_path / "run.json").write_text('{"job_id": "a", "supervisor_pid": 7}')
+    assert "(job a, process 7)" in _outer({"DIAGD_DIR": str(tmp_path)})
+    assert "of its own" in (tmp_path / f"{os.getpid()}.off").read_text()
+    assert _outer({}) == ""
+
+
 def test_an_account_without_a_home_is_given_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from diagd.daemon.cli.jobs import fresh_home
-    from diagd.daemon.supervisor import Place
+    from diagd.daemon.cli.checks import _state_home
+    from diagd.daemon.cli.jobs import fresh_home, keep_finished
+    from diagd.daemon.supervisor import Place, Plan
 
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
     place = Place(tmp_path / "run", -1)
     assert fresh_home(place) == tmp_path / "run/report"
+    plan = Plan(
+        command=["x"], environ={}, bootstrap=tmp_path, job_id="a", place=place, report_dir=tmp_path / "run/report"
+    )
+    assert keep_finished(plan, {"incidents": []}) == []
+    assert "is not kept: there is no" in keep_finished(plan, {"incidents": [{}]})[0]
+    assert _state_home().state is State.DEGRADED
     assert not (tmp_path / "none").exists()
     (tmp_path / "none").mkdir()
     home = fresh_home(place)

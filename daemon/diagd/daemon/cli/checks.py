@@ -284,11 +284,12 @@ def _in_use(port: int) -> bool:
 
 
 def _state_home() -> Check:
-    from diagd.daemon.cli.jobs import state_home
+    from diagd.daemon.cli.jobs import keeps_jobs, state_home
 
     home = state_home()
     there = next(path for path in (home, *home.parents) if path.exists())
-    if os.access(there, os.W_OK):
+    if keeps_jobs() and os.access(there, os.W_OK):
         return Check("finished jobs", State.OK, f"kept in {home}")
     help = "`diagd incidents` then knows running jobs alone, and those with --report"
-    return Check("finished jobs", State.DEGRADED, f"{home} cannot be written", help)
+    why = f"{home} cannot be written" if keeps_jobs() else f"not kept: there is no {Path.home()}"
+    return Check("finished jobs", State.DEGRADED, why, help)

@@ -27,6 +27,11 @@ def state_home() -> Path:
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".local/state") / "diagd"
 
 
+def keeps_jobs() -> bool:
+    """Whether there is a place for what finished jobs leave; of an account without a home none is made."""
+    return state_home().parent.is_dir() or Path.home().is_dir()
+
+
 def read_report(place: Path) -> dict[str, Any] | None:
     """The report at a path: the file, or the folder that holds it; None where there is none or it is damaged."""
     path = place / "report.json" if place.is_dir() else place
@@ -58,8 +63,8 @@ def fresh_home(place: "Place | None") -> Path | None:
     home = kept_home(place)
     try:
         shutil.rmtree(home, ignore_errors=True)  # of an earlier job of this name
-        if not state_home().parent.is_dir() and not Path.home().is_dir():
-            return place.path / "report"  # an account without a home: it is not made here
+        if not keeps_jobs():
+            return place.path / "report"
         home.mkdir(parents=True)
     except OSError:  # a read-only home: what is found is still said on stderr
         return place.path / "report"
@@ -77,6 +82,10 @@ def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:
             target = plan.report_dir / (f"fr-{prefix}" if prefix else "fr")
             shutil.copytree(traces, target, dirs_exist_ok=True)
             lines.append(f"torch’s own traces are kept in {target}")
+    if not keeps_jobs():
+        if report is not None and report["incidents"] and plan.report_dir == plan.place.path / "report":
+            lines.append(f"the report is not kept: there is no {Path.home()}; `diagd run --report DIR` keeps it")
+        return lines
     with suppress(OSError):
         kept = kept_home(plan.place)
         if report is not None and kept != plan.report_dir:

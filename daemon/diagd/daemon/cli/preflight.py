@@ -177,7 +177,7 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
         return _NOT_RUN
     ended = {**report, "job": {**report["job"], "exit_code": None}} if ending.reached else report  # by preflight itself
     _say(" ".join(summary_lines(ended)))
-    for line in facts(ending.ledger):
+    for line in facts(ending.ledger, alone=len(report["ranks"]) == 1):
         _say(line)
     found = [one for one in report["incidents"] if one["severity"] != "info" and one["state"] == "open"]
     if not ending.reached and (ending.gave_up or outcome.exit_code != 0):
@@ -190,7 +190,7 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
     return 1 if found else 0
 
 
-def facts(ledger: Mapping[str, Any]) -> list[str]:
+def facts(ledger: Mapping[str, Any], *, alone: bool = False) -> list[str]:
     """What the tensors are, by kind, placement and type, and whether ranks began with the same."""
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for tensor in ledger.get("tensors", ()):
@@ -198,14 +198,14 @@ def facts(ledger: Mapping[str, Any]) -> list[str]:
     lines = []
     for (kind, placement, dtype), tensors in sorted(groups.items()):
         plural = "s" if len(tensors) > 1 and kind != "state" else ""
-        lines.append(f"{len(tensors)} {kind}{plural} of {dtype}, {placement}: {_began(tensors)}")
+        lines.append(f"{len(tensors)} {kind}{plural} of {dtype}, {placement}: {_began(tensors, alone)}")
     return lines
 
 
-def _began(tensors: list[Mapping[str, Any]]) -> str:
+def _began(tensors: list[Mapping[str, Any]], alone: bool) -> str:
     first = [min(tensor["digests"].items(), key=lambda told: int(told[0])) for tensor in tensors if tensor["digests"]]
     if not first:
-        return "not digested"
+        return "not compared: there is one rank alone" if alone else "not digested"
     apart = sum(len(told) > 1 for _, told in first)
     steps = sorted({int(step) for step, _ in first})
     when = f"at step {steps[0]}" if len(steps) == 1 else f"when first read (steps {steps[0]} to {steps[-1]})"

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
     from diagd.daemon.cli.reportdir import ReportDir
-    from diagd.daemon.supervisor import Outcome, Plan
+    from diagd.daemon.supervisor import Plan
     from diagd.probes.faults import Fault
 
 _NOTHING_TO_RUN = "Which command? For example: diagd run -- torchrun --nproc-per-node 8 train.py"
@@ -161,6 +162,7 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
       85 where diagd could not start; 127 no such command; 126 it cannot be executed; 2 where these options are wrong,
       before anything is started.
     """
+    from diagd.daemon.cli.afterwards import finish
     from diagd.daemon.cli.reportdir import open_report_dir
     from diagd.daemon.supervisor import CannotStart, supervise
 
@@ -175,7 +177,7 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
         if plan.place:
             plan.place.remove()
         raise DiagdError(exc.message, help=exc.help, exit_code=exc.exit_code) from exc
-    _finish(plan, outcome, folder, quiet=quiet)
+    finish(plan, outcome, folder, _say, quiet=quiet)
     return outcome.exit_code
 
 
@@ -218,6 +220,8 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
     place, reason = find_place(name, environ)
     if place is None:
         _say(f"the job runs on unwatched: there is no place for the ranks' boxes ({reason})")
+    elif outer := _outer(environ):
+        _say(outer)
     elif place.twin is not None:
         _say(_twin(name, place.path.name, place.twin, options["aggregator"]))
     if folder is not None and (line := earlier_files(folder)):
@@ -234,6 +238,22 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
         on_hang=options["on_hang"],
         aggregator=options["aggregator"],
         record=options["record"].absolute() if options["record"] else None,
+    )
+
+
+def _outer(environ: Mapping[str, str]) -> str:
+    """That another `diagd run` has started this one, which then has no ranks of its own; empty where none has."""
+    from diagd.daemon.supervisor import read_run_file
+
+    place = Path(environ.get("DIAGD_DIR") or os.devnull)
+    facts = read_run_file(place)
+    if not facts:
+        return ""
+    with contextlib.suppress(OSError):  # for its summary, as ranks without probes leave it
+        (place / f"{os.getpid()}.off").write_text("it is a `diagd run` of its own, to which its ranks report\n")
+    return (
+        f"this was started by another `diagd run` (job {facts.get('job_id')}, process {facts.get('supervisor_pid')}): "
+        "the ranks report to this one alone, and one of the two is enough"
     )
 
 
@@ -257,46 +277,3 @@ def _bootstrap() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise DiagdError("the package diagd.probes is not installed", help="install diagd again", exit_code=85)
     return Path(next(iter(spec.submodule_search_locations))) / "bootstrap"
-
-
-def _kept_out(plan: "Plan") -> str:
-    """Why the probes were not in the job, as far as its start shows."""
-    if plan.environ.get("DIAGD_DISABLE") == "1":
-        return "DIAGD_DISABLE is set, so the probes stayed out"
-    if ignoring := next((word for word in plan.command if word in ("-I", "-E", "-S", "-IS", "-IE")), None):
-        return f"a Python that is started with {ignoring} does not load the probes"
-    return ""
-
-
-def _finish(plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", *, quiet: bool) -> None:
-    """The summary, and the run directory's end."""
-    from diagd.daemon.cli.jobs import keep_finished, read_report
-    from diagd.daemon.report.text import shown_path, summary_lines
-    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
-
-    if plan.place is None:
-        return
-    written = folder is None or folder.has_new_report()
-    unwritten = read_report(plan.place.path)  # where the folder took none: a full disk
-    report = unwritten or (read_report(plan.report_dir) if plan.report_dir and written else None)
-    if report is not None:
-        lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
-        if cut := report.get("final") is False:
-            lines.append("diagd could not write its last report: what came after this is not in it.")
-        if not report["ranks"] and (reason := _kept_out(plan)):
-            lines.append(f"Not watched: {reason}.")
-        if unwritten is not None:
-            lines.append(f"The report in {shown_path(plan.report_dir or plan.place.path)} could not be written whole.")
-        elif plan.report_dir and (folder is not None or report["incidents"]):
-            lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
-    else:
-        cut = True
-        lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
-        if folder is not None and folder.earlier is not None:
-            lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
-    if not quiet or cut or (report and report["incidents"]):
-        for line in lines:
-            _say(line)
-    for line in keep_finished(plan, report):
-        _say(line)
-    plan.place.remove()

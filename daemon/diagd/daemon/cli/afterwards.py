@@ -1,0 +1,53 @@
+"""What `diagd run` says once the job has ended, and what it keeps."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from diagd.daemon.cli.reportdir import ReportDir
+    from diagd.daemon.supervisor import Outcome, Plan
+
+
+def _kept_out(plan: "Plan") -> str:
+    """Why the probes were not in the job, as far as its start shows."""
+    if plan.environ.get("DIAGD_DISABLE") == "1":
+        return "DIAGD_DISABLE is set, so the probes stayed out"
+    if ignoring := next((word for word in plan.command if word in ("-I", "-E", "-S", "-IS", "-IE")), None):
+        return f"a Python that is started with {ignoring} does not load the probes"
+    return ""
+
+
+def finish(
+    plan: "Plan", outcome: "Outcome", folder: "ReportDir | None", say: Callable[[str], None], *, quiet: bool
+) -> None:  # fmt: skip
+    """The summary, and the run directory's end."""
+    from diagd.daemon.cli.jobs import keep_finished, read_report
+    from diagd.daemon.report.text import shown_path, summary_lines
+    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
+
+    if plan.place is None:
+        return
+    written = folder is None or folder.has_new_report()
+    unwritten = read_report(plan.place.path)  # where the folder took none: a full disk
+    report = unwritten or (read_report(plan.report_dir) if plan.report_dir and written else None)
+    if report is not None:
+        lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
+        if cut := report.get("final") is False:
+            lines.append("diagd could not write its last report: what came after this is not in it.")
+        if not report["ranks"] and (reason := _kept_out(plan)):
+            lines.append(f"Not watched: {reason}.")
+        if unwritten is not None:
+            lines.append(f"The report in {shown_path(plan.report_dir or plan.place.path)} could not be written whole.")
+        elif plan.report_dir and (folder is not None or report["incidents"]):
+            lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
+    else:
+        cut = True
+        lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
+        if folder is not None and folder.earlier is not None:
+            lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
+    if not quiet or cut or (report and report["incidents"]):
+        for line in lines:
+            say(line)
+    for line in keep_finished(plan, report):
+        say(line)
+    plan.place.remove()
