@@ -164,6 +164,7 @@ class _Ending:
 
 def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
     from diagd.daemon.cli.jobs import keep_finished, read_report
+    from diagd.daemon.report.early import early_end_of
     from diagd.daemon.report.text import summary_lines
 
     report = read_report(plan.report_dir) if plan.report_dir else None
@@ -172,6 +173,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
         plan.place.remove()
     if report is None or not report["ranks"]:
         failed = f"; the command ended with exit code {outcome.exit_code}" if outcome.exit_code else ""
+        if report is not None and (why := early_end_of(report)) and failed:
+            failed += f": {why}"
         over = "; it was ended as its limit passed (--limit SECONDS gives it more)"
         _say(f"no rank was watched: nothing is known{over if ending.gave_up else failed}")
         return _NOT_RUN

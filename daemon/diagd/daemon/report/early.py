@@ -8,12 +8,17 @@ NO_RANK = "No rank was seen (no torch.distributed, no optimizer step)"
 _SIGNALLED = 128  # and the signal's number: who sent it knows why
 
 
+def early_end_of(report: Mapping[str, Any]) -> str:
+    """What ended the command before any rank came up, where a process of it has left a word; else empty."""
+    return next((note.removeprefix(EARLY) for note in report.get("notes") or () if note.startswith(EARLY)), "")
+
+
 def early_text(report: Mapping[str, Any]) -> str:
     """That the command failed before any rank came up, and why as far as it is known; empty where it did not."""
     code = report["job"].get("exit_code")
     if report["ranks"] or not code:
         return ""
     text = f"{NO_RANK} before the command ended with exit code {code}"
-    if why := next((note.removeprefix(EARLY) for note in report.get("notes") or () if note.startswith(EARLY)), ""):
+    if why := early_end_of(report):
         return f"{text}: {why}"
     return text if code > _SIGNALLED else f"{text}; why, its own last lines say"
