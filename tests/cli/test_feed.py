@@ -83,6 +83,11 @@ def test_the_last_report_is_of_this_run_or_of_none(tmp_path: Path, monkeypatch: 
     said = last_words(here, status())
     assert said[0] == "job demo has ended: diagd ended it (exit code 86)"
     assert len(said) > 1
+    stale = {**found, "final": False, "ranks": []}  # of a full disk: the one of the start
+    (asked / "report.json").write_text(json.dumps(stale))
+    assert last_words(here, status()) == said
+    (kept / "report.json").unlink()
+    assert last_words(here, status())[-1].startswith("The last report could not be written")
 
 
 @pytest.fixture

@@ -17,6 +17,12 @@ def notes(folder: Path) -> list[dict[str, Any]]:
     [
         ("def f(:", "SyntaxError", "invalid syntax (train.py, line 1)", ""),
         ("\nimport no_such_module", "ModuleNotFoundError", "No module named 'no_such_module'", "train.py:2"),
+        (
+            "raise OSError('\\n-- Process 0 ended:\\n\\nTraceback (most recent call last):\\n  File x\\nKeyError: 7')",
+            "OSError",
+            "Process 0 ended: KeyError: 7",
+            "train.py:1",
+        ),
         ("import json\ndef load():\n    json.loads('{')\nload()", "JSONDecodeError", "Expecting", "train.py:3"),
     ],
 )

@@ -42,6 +42,13 @@ def test_the_summary_comes_also_when_all_went_well(tmp_path: Path) -> None:
     assert done.stderr == "diagd: 3 ranks, 5 steps; no incident.\n"
 
 
+def test_a_report_that_was_not_written_to_the_end_is_never_passed_over(tmp_path: Path) -> None:
+    for final, lines in ((True, 0), (False, 2)):
+        err = Run(tmp_path, {"report": {**REPORT, "final": final}}).finish("-q", "--", "true").stderr.splitlines()
+        assert len(err) == lines, err
+    assert err[1] == "diagd: The last report could not be written: what came after this is not known."
+
+
 def test_quiet_leaves_the_summary_out(tmp_path: Path) -> None:
     assert Run(tmp_path, {"report": REPORT}).finish("--quiet", "true").stderr == ""
 

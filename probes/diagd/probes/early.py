@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".died"
 _MAX_MESSAGE = 500
+_TRACEBACK = "Traceback (most recent call last):"
 _probe: Probe | None = None
 
 
@@ -53,12 +54,18 @@ def _leave_note() -> None:
         "parent": os.getppid(),
         "rank": os.environ.get("RANK", ""),
         "error": type(error).__name__,
-        "message": str(error)[:_MAX_MESSAGE],
+        "message": _message(str(error))[:_MAX_MESSAGE],
         "place": _place(error),
         "at_ns": time.monotonic_ns(),
     }
     with open(os.path.join(STATE.settings.folder, f"{os.getpid()}{SUFFIX}"), "w", encoding="utf-8") as file:
         json.dump(note, file)
+
+
+def _message(text: str) -> str:
+    """Of one that carries another process's traceback, its beginning and that process's error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{lines[0].strip('-: ')}: {lines[-1]}" if _TRACEBACK in lines else text
 
 
 def _place(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """What `diagd run` says once the job has ended, and what it keeps."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diagd.daemon.cli.reportdir import ReportDir
@@ -22,32 +22,41 @@ def finish(
 ) -> None:  # fmt: skip
     """The summary, and the run directory's end."""
     from diagd.daemon.cli.jobs import keep_finished, read_report
-    from diagd.daemon.report.text import shown_path, summary_lines
-    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
+    from diagd.daemon.report.text import cut_off
 
     if plan.place is None:
         return
     written = folder is None or folder.has_new_report()
     unwritten = read_report(plan.place.path)  # where the folder took none: a full disk
     report = unwritten or (read_report(plan.report_dir) if plan.report_dir and written else None)
-    if report is not None:
-        lines = summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s)
-        if cut := report.get("final") is False:
-            lines.append("diagd could not write its last report: what came after this is not in it.")
-        if not report["ranks"] and (reason := _kept_out(plan)):
-            lines.append(f"Not watched: {reason}.")
-        if unwritten is not None:
-            lines.append(f"The report in {shown_path(plan.report_dir or plan.place.path)} could not be written whole.")
-        elif plan.report_dir and (folder is not None or report["incidents"]):
-            lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
-    else:
-        cut = True
-        lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
-        if folder is not None and folder.earlier is not None:
-            lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
-    if not quiet or cut or (report and report["incidents"]):
-        for line in lines:
+    if not quiet or report is None or report["incidents"] or cut_off(report):
+        for line in (
+            _nothing(outcome, folder) if report is None else _known(plan, folder, report, unwritten is not None)
+        ):
             say(line)
     for line in keep_finished(plan, report):
         say(line)
     plan.place.remove()
+
+
+def _known(plan: "Plan", folder: "ReportDir | None", report: Mapping[str, Any], unwritten: bool) -> list[str]:
+    from diagd.daemon.report.text import cut_off, shown_path, summary_lines
+    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
+
+    lines = [*summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s), *cut_off(report)]
+    if not report["ranks"] and (reason := _kept_out(plan)):
+        lines.append(f"Not watched: {reason}.")
+    if unwritten and plan.report_dir:
+        lines.append(f"The report in {shown_path(plan.report_dir)} could not be written whole.")
+    elif plan.report_dir and (folder is not None or report["incidents"]):
+        lines[0] += f" Report: {shown_path(plan.report_dir / 'report.html')}"
+    return lines
+
+
+def _nothing(outcome: "Outcome", folder: "ReportDir | None") -> list[str]:
+    from diagd.daemon.report.text import shown_path
+
+    lines = ["nothing is known of how the job went: " + ("no report" if outcome.finished else "it ran unwatched")]
+    if folder is not None and folder.earlier is not None:
+        lines.append(f"the report in {shown_path(folder.path)} is an earlier run's")
+    return lines

@@ -117,6 +117,12 @@ def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     return lines
 
 
+def cut_off(report: Json) -> list[str]:
+    """A line where the report of an ended job was not written to the job's end, as on a full disk; else none."""
+    cut = report.get("final") is False
+    return ["The last report could not be written: what came after this is not known."] if cut else []
+
+
 def _was_short(incident: Json, said_after_s: float) -> bool:
     """Whether it is a warning of a wait that ended by itself before a person was told of it."""
     over_s = incident.get("resolved_at")

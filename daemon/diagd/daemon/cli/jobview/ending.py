@@ -30,14 +30,14 @@ def ended(job: "Job", status: Mapping[str, Any]) -> bool:
 def last_words(job: "Job", status: Mapping[str, Any], stop: threading.Event | None = None) -> list[str]:
     """How it ended, in a few lines; waits until its last report is written."""
     from diagd.daemon.cli.jobs import job_name
-    from diagd.daemon.report.text import summary_lines
+    from diagd.daemon.report.text import cut_off, summary_lines
 
     report = _last_report(job, stop or threading.Event())
     code = report["job"]["exit_code"] if report else job.info.get("exit_code")
     if code is None:
         code = status["job"]["exit_code"]
     lines = [f"job {job_name(job)} has ended{_how(code)}"]
-    return lines if report is None else [*lines, *summary_lines(report)]
+    return lines if report is None else [*lines, *summary_lines(report), *cut_off(report)]
 
 
 def _how(code: object) -> str:
@@ -60,7 +60,7 @@ def _last_report(job: "Job", stop: threading.Event) -> dict[str, Any] | None:
         if stop.wait(0.1):
             break
     place = job.info.get("report")
-    for report in (read_report(Path(place)) if place else None, kept_report(job.run_dir)):
-        if report is not None and report["job"].get("started_at") == job.info.get("started_s"):
-            return report
-    return None
+    found = [read_report(Path(place)) if place else None, kept_report(job.run_dir)]
+    ours_alone = [one for one in found if one and one["job"].get("started_at") == job.info.get("started_s")]
+    # Where the disk was full, the one of the start has stayed where it was.
+    return next((one for one in ours_alone if one.get("final") is not False), next(iter(ours_alone), None))
