@@ -4,8 +4,10 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 from tests.report.reports import incident, report
 
+from diagd.daemon.report.early import EARLY
 from diagd.daemon.report.html import page, write_html
 
 EVIL = "<script>alert('x')</script>&\"'{{ 7 * 7 }}"
@@ -70,6 +72,23 @@ def test_a_job_without_ranks_or_end_has_a_page_too() -> None:
     assert "No rank was seen" in text
     assert "No incident so far" in text
     tags(text)
+
+
+def test_a_command_that_failed_before_any_rank_is_headed_by_what_ended_it() -> None:
+    made = report(ranks=0, notes=[f"{EARLY}rank 0 failed with SyntaxError: <no>"])
+    made["job"].update(exit_code=1)
+    text = page(made)
+    tags(text)
+    assert "before the command ended with exit code 1: rank 0 failed with SyntaxError: &lt;no&gt;" in text
+    assert "Not watched" not in text
+
+
+def test_a_page_that_finds_no_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/x").write_text("")
+    with pytest.raises(OSError, match="directory"):
+        write_html(report(), tmp_path / "page")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
 
 
 def test_a_job_that_nobody_judged_is_not_said_to_be_without_incident() -> None:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import jinja2
 
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
+from diagd.daemon.report.early import early_text
 from diagd.daemon.report.plots import figure
 from diagd.daemon.report.text import OTHER_OPERATIONS
 
@@ -27,8 +29,13 @@ def write_html(report: Mapping[str, Any], path: Path) -> None:
         OSError: The file cannot be written.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(page(report), encoding="utf-8")
-    fresh.replace(path)
+    try:
+        fresh.write_text(page(report), encoding="utf-8")
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()  # half of it would take the room on a full disk that report.json needs
+        raise
 
 
 def page(report: Mapping[str, Any]) -> str:
@@ -64,6 +71,8 @@ def _headline(report: Mapping[str, Any]) -> str:
     code = report["job"]["exit_code"]
     if code is None:
         return "No incident so far"
+    if early := early_text(report):
+        return early
     return "The job ended well" if code == 0 else f"The job ended with exit code {code}; diagd found no incident"
 
 
