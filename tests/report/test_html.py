@@ -79,7 +79,7 @@ def test_a_command_that_failed_before_any_rank_is_headed_by_what_ended_it() -> N
     made["job"].update(exit_code=1)
     text = page(made)
     tags(text)
-    assert "before the command ended with exit code 1: rank 0 failed with SyntaxError: &lt;no&gt;" in text
+    assert "before the command ended with exit code 1; rank 0 failed with SyntaxError: &lt;no&gt;" in text
     assert "Not watched" not in text
 
 

@@ -148,7 +148,7 @@ def test_a_command_that_failed_without_a_verdict_is_said_to_have() -> None:
         (
             1,
             [f"{EARLY}rank 0 failed with A: b"],
-            " before the command ended with exit code 1: rank 0 failed with A: b.",
+            " before the command ended with exit code 1; rank 0 failed with A: b.",
         ),
     ],
 )

@@ -18,11 +18,11 @@ def died(folder: Path, number: int, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("others", "told"),
     [
-        ({}, "process 20 failed with KeyError: of 20"),
-        ({10: {}}, "process 20 failed with KeyError: of 20"),  # a shell went on after it
-        ({30: {}}, "process 30 failed with KeyError: of 30"),
-        ({30: {"pid": 1}}, "process 20 failed with KeyError: of 20"),  # started the one that failed, and repeats it
-        ({30: {"rank": "1", "place": "a.py:3"}, 40: {"rank": "0"}}, "rank 1 failed with KeyError: of 30 at a.py:3"),
+        ({}, "process 20 had failed with KeyError: of 20"),
+        ({10: {}}, "process 20 had failed with KeyError: of 20"),  # a shell went on after it
+        ({30: {}}, "process 30 had failed with KeyError: of 30"),
+        ({30: {"pid": 1}}, "process 20 had failed with KeyError: of 20"),  # started the one that failed, and repeats it
+        ({30: {"rank": "1", "place": "a.py:3"}, 40: {"rank": "0"}}, "rank 1 had failed with KeyError: of 30 at a.py:3"),
     ],
 )
 def test_the_one_that_ended_the_job(tmp_path: Path, others: dict[int, dict[str, Any]], told: str) -> None:

@@ -174,7 +174,7 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
     if report is None or not report["ranks"]:
         failed = f"; the command ended with exit code {outcome.exit_code}" if outcome.exit_code else ""
         if report is not None and (why := early_end_of(report)) and failed:
-            failed += f": {why}"
+            failed += f"; {why}"
         over = "; it was ended as its limit passed (--limit SECONDS gives it more)"
         _say(f"no rank was watched: nothing is known{over if ending.gave_up else failed}")
         return _NOT_RUN

@@ -20,5 +20,5 @@ def early_text(report: Mapping[str, Any]) -> str:
         return ""
     text = f"{NO_RANK} before the command ended with exit code {code}"
     if why := early_end_of(report):
-        return f"{text}: {why}"
+        return f"{text}; {why}"  # what had failed is a fact, that the command ended by it is likely
     return text if code > _SIGNALLED else f"{text}; why, its own last lines say"

@@ -37,4 +37,4 @@ def _notes(run_dir: Path) -> Iterator[dict[str, Any]]:
 def _text(note: dict[str, Any]) -> str:
     who = f"rank {note['rank']}" if note.get("rank") else f"process {note['pid']}"
     place = f" at {note['place']}" if note.get("place") else ""
-    return f"{EARLY}{who} failed with {note.get('error')}: {note.get('message')}{place}"
+    return f"{EARLY}{who} had failed with {note.get('error')}: {note.get('message')}{place}"
