@@ -39,7 +39,8 @@ def test_incidents_of_several_running_jobs_are_asked_for_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running: Any = [SimpleNamespace(job=name, info={}, run_dir=str(tmp_path / name), pid=1) for name in ("a", "b")]
-    monkeypatch.setattr(jobs, "running_jobs", lambda: running)
+    for module in (jobs, reports):
+        monkeypatch.setattr(module, "running_jobs", lambda: running)
     with pytest.raises(DiagdError, match="several jobs run here") as caught:
         reports.find_report(None)
     assert caught.value.exit_code == 2
