@@ -35,11 +35,13 @@ def test_equal_numbers_for_each_sample_are_named_with_their_generator(generator:
         (read(2, by=1, read_seed=alike), Severity.INFO),  # as torch seeds workers, where all ranks seed torch alike
         (read(2, by=2, read_seed=alike), Severity.WARNING),  # all workers of a rank were seeded alike, too
         (read(2, by=1, read_seed=apart), Severity.WARNING),  # the loaders drew other seeds, and they were overruled
+        (read(2, by=1, generator="torch", read_seed=alike), Severity.INFO),
     ],
 )
 def test_workers_count_where_the_script_has_seeded_them(told: dict[str, Told], severity: Severity) -> None:
     found = seen(told).finds()
     assert found.severity is severity
+    assert found.names[-1] == "worker"
     assert "in data workers" in found.summary
 
 

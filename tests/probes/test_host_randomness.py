@@ -13,7 +13,7 @@ from tests.probes import test_inputs
 from tests.probes.test_inputs import step
 from torch.utils.data import DataLoader, Dataset
 
-from diagd.probes import host_randomness, randomness, reading, worker_notes
+from diagd.probes import host_randomness, randomness, reading, torch_stand, worker_notes
 from diagd.probes.guard import Probe
 from diagd.probes.host_randomness import GENERATORS, MAX_LOST, RESEEDED
 from diagd.probes.worker_notes import Note
@@ -144,6 +144,38 @@ def test_forked_workers_tell_it_through_their_rank(
     assert found["data/read_drawn_numpy"] == dict.fromkeys(range(1, 5), 2.0)
     assert found["data/read_by_numpy"][3] == by
     assert len(set(found["data/read_seed"].values())) == 1
+
+
+class Masked(Augmented):
+    """Draws three numbers of torch's generator for each sample."""
+
+    def __getitem__(self, index: int) -> float:
+        return float(torch.rand(3).sum())
+
+
+def test_what_workers_draw_of_torchs_generator_is_told_and_in_the_rank_by_others(
+    told: Callable[[], Told], reads: None
+) -> None:
+    step(0)
+    next(iter(DataLoader(Masked(), batch_size=8)))
+    batches = iter(DataLoader(Masked(), batch_size=8, num_workers=2, multiprocessing_context="fork"))
+    for number in range(1, 5):
+        next(batches)
+        reading.arrived(batches, number, number + 1)
+    found = told()
+    assert found["data/read_drawn_torch"] == dict.fromkeys(range(2, 6), 3.0)
+    assert len(set(found["data/read_torch"].values())) == 4
+    assert found["data/read_by_torch"][4] == reading.WORKERS
+
+
+@pytest.mark.parametrize("count", [3, 600, 700])
+def test_words_of_torchs_generator_are_counted_at_least_to_the_next_block(count: int) -> None:
+    before = torch_stand.stand()
+    torch.rand(count)
+    after = torch_stand.stand()
+    assert before is not None
+    assert after is not None
+    assert 0 < torch_stand.drawn(before, after) <= count
 
 
 def test_a_note_of_another_batch_loader_or_process_is_not_taken(reads: None) -> None:

@@ -3,8 +3,10 @@
 Looked at around the reading of a map-style dataset alone, in the process that reads: what samplers draw is not counted,
 nor what an iterable dataset draws, which mostly mixes the order of samples that are its rank's own.
 
-    data/read_numpy         fingerprint of where it stands after a step's batch was read; likewise data/read_random
-    data/read_drawn_numpy   32-bit words drawn for each sample of it; RESEEDED where the dataset seeds by itself
+    data/read_numpy         fingerprint of where it stands after a step's batch was read; likewise data/read_random and,
+                            of workers (what the rank itself draws randomness.py tells), data/read_torch
+    data/read_drawn_numpy   32-bit words drawn for each sample of it (of torch's, at least so many); RESEEDED where the
+                            dataset seeds by itself
     data/read_by_numpy      MAIN, WORKERS, or ALIKE: workers that all began with the same numbers
     data/read_samples       samples of that batch
     data/read_seed          of workers: fingerprint of the seed that the loader drew for them
@@ -14,18 +16,21 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import cost, fingerprint, host_randomness, inputs, worker_notes
+from diagd.probes import cost, fingerprint, host_randomness, inputs, torch_stand, worker_notes
 from diagd.probes.box.layout import Live
 from diagd.probes.guard import Patches, Probe, wrapper
-from diagd.probes.host_randomness import GENERATORS, RESEEDED, Stands
+from diagd.probes.host_randomness import GENERATORS, RESEEDED, Stand
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 from diagd.probes.worker_notes import Note
 
+ALL = (*GENERATORS, "torch")
 MAIN, WORKERS, ALIKE = 0, 1, 2
 EVERY = 32  # batches of a worker
 _STEP = int(Live.STEP)
 _UNUSED = -1
+
+Stands = tuple[Stand | None, ...]  # by ALL
 
 
 class _Reading:
@@ -36,7 +41,7 @@ class _Reading:
         self.seed = -1  # of the worker
         self.number = 0  # of its batches
         self.used: set[str] = set()  # generators that were drawn of: only these are told
-        self.firsts = (_UNUSED, _UNUSED)  # where the generators stood before the first
+        self.firsts = (_UNUSED,) * len(ALL)  # where the generators stood before the first
 
 
 READING = _Reading()
@@ -60,13 +65,17 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Stands]
     if not (_is_due() if info is None else _is_noted(info)):
         return None
     indices = args[1] if len(args) > 1 else kwargs.get("possibly_batched_index")
-    return len(indices) if type(indices) is list else 1, host_randomness.stands()
+    return len(indices) if type(indices) is list else 1, _stands()
+
+
+def _stands() -> Stands:
+    return (*host_randomness.stands(), torch_stand.stand() if worker_notes.worker() is not None else None)
 
 
 def _is_noted(info: Any) -> bool:
     """In a worker: its first batches, then few. To count what one draws can take a quarter of the drawing itself."""
     if info.seed != READING.seed:
-        READING.seed, READING.number, READING.firsts = info.seed, 0, _marks(host_randomness.stands())
+        READING.seed, READING.number, READING.firsts = info.seed, 0, _marks(_stands())
     READING.number += 1
     return READING.number <= worker_notes.NOTES or READING.number % EVERY == 1
 
@@ -88,7 +97,7 @@ def _after(token: tuple[int, Stands], _: Any) -> None:
         return
     began = cost.begin()
     READING.step = max(STATE.live[_STEP], 0)
-    _tell(Note(0, samples, _seen(before)), (MAIN, MAIN), READING.step + 1)
+    _tell(Note(0, samples, _seen(before)), (MAIN,) * len(ALL), READING.step + 1)
     cost.count(began)
 
 
@@ -96,19 +105,22 @@ def _failed(*_: Any) -> None:
     """A dataset that raises has read nothing."""
 
 
-def _marks(stands: Stands) -> tuple[int, int]:
-    first, second = (_UNUSED if stand is None else stand.fingerprint() for stand in stands)
-    return first, second
+def _marks(stands: Stands) -> tuple[int, ...]:
+    return tuple(_UNUSED if stand is None else stand.fingerprint() for stand in stands)
 
 
 def _seen(before: Stands) -> tuple[int, ...]:
     """For each generator: where it stood at the worker's first batch, where it stands now, and the words drawn."""
-    after = host_randomness.stands()
+    after = _stands()
     drawn = [
-        host_randomness.drawn(name, first, last) if first is not None and last is not None else 0
-        for name, first, last in zip(GENERATORS, before, after, strict=True)
+        _drawn(name, first, last) if first is not None and last is not None else 0
+        for name, first, last in zip(ALL, before, after, strict=True)
     ]
     return tuple(value for one in zip(READING.firsts, _marks(after), drawn, strict=True) for value in one)
+
+
+def _drawn(name: str, first: Stand, last: Stand) -> int:
+    return host_randomness.drawn(name, first, last) if name in GENERATORS else torch_stand.drawn(first, last)
 
 
 def arrived(iterator: Any, number: int, step: int) -> None:
@@ -122,7 +134,7 @@ def arrived(iterator: Any, number: int, step: int) -> None:
     if note is None:
         return
     notes = [worker_notes.get(worker, seed + worker, turn) for worker in range(count)]
-    _tell(note, (_begun(notes, 0), _begun(notes, 1)), step)
+    _tell(note, tuple(_begun(notes, generator) for generator in range(len(ALL))), step)
     SIGNALS.record("data/read_seed", fingerprint.of_bytes(str(seed).encode()), step)
 
 
@@ -132,9 +144,9 @@ def _begun(notes: list[Note | None], generator: int) -> int:
     return ALIKE if 1 < len(known) == len(notes) and len(begun) == 1 else WORKERS
 
 
-def _tell(note: Note, by: tuple[int, int], step: int) -> None:
+def _tell(note: Note, by: tuple[int, ...], step: int) -> None:
     SIGNALS.record("data/read_samples", note.samples, step)
-    for number, name in enumerate(GENERATORS):
+    for number, name in enumerate(ALL):
         _, after, drawn = note.values[3 * number : 3 * number + 3]
         if after != _UNUSED and (drawn or name in READING.used):
             READING.used.add(name)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 WORKERS = 64
 NOTES = 16  # of each worker: more than it is ahead of the rank
-VALUES = 6
+VALUES = 9  # three of each generator
 _NOTE = struct.Struct("<QQQq" + VALUES * "q")
 
 _memory: list[mmap.mmap] = []

@@ -1,4 +1,4 @@
-"""Replicas that draw the same numbers from numpy.random or Python's random.
+"""Replicas that draw the same numbers from numpy.random or Python's random, or from torch's generator in data workers.
 
 What a dataset draws while samples are read is augmentation, noise or a choice for that sample: it has no reason to be
 the same on all ranks, which read other samples. What the script draws beside that can be an order that all ranks take
@@ -16,7 +16,7 @@ from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Seve
 from diagd.daemon.detectors.replicas import Replicas, alike, equal, side_by_side, streak
 from diagd.daemon.state.job import JobState
 
-GENERATORS = {"numpy": "numpy.random", "random": "Python's random"}
+GENERATORS = {"numpy": "numpy.random", "random": "Python's random", "torch": "torch's generator"}
 LOOKS = 4  # in a row at which the generators must stand alike
 NEWEST = 8  # looks that tell what is drawn
 NEARLY = 0.75  # of them
@@ -127,8 +127,9 @@ def _finding(drawn: _Drawn) -> Finding:
         "host_rng", "all ranks were seeded alike, and not apart again", 0.7, Basis.INFERENCE,
         (Evidence(seen, "probe", step=drawn.since),),
     )  # fmt: skip
-    module = name if drawn.generator == "numpy" else "random"
+    module = name if drawn.generator == "numpy" else drawn.generator
+    names = ("rng", "seed", module, *(("worker",) if "workers" in drawn.where else ()))
     return Finding(
-        "divergence.data", drawn.severity, drawn.ranks, words.shortened(text), (cause,), names=("rng", "seed", module),
+        "divergence.data", drawn.severity, drawn.ranks, words.shortened(text), (cause,), names=names,
         step=drawn.since, sure=True, goes_on=True, key=f"rng:{drawn.generator}:{drawn.ranks[0]}",
     )  # fmt: skip
