@@ -98,6 +98,16 @@ def test_on_a_tie_the_rank_that_has_written_once_more_is_the_odd_one(
     assert ("once more than on the others" in str(found.causes[0].evidence)) is (ranks == (1,))
 
 
+def test_a_write_that_was_a_load_says_nothing_of_which_side_is_right() -> None:
+    made = training({replace(PLAIN, placement="ddp", peers=(0, 1)): only(1, since=20)}, 2)
+    for rank, version in enumerate((90, 91)):
+        made.state.signals.put_fact(rank, "tensor/versions", 44, json.dumps({PLAIN.name: version}))
+        signals(made.state, rank, "checkpoint/loads", [1, 20, 20][: 2 + rank], [1.0, 2.0, 3.0][: 2 + rank])
+    found = made.finds()
+    assert found.ranks == (0, 1)
+    assert "rank 0 1 times, rank 1 2 times" in found.causes[0].evidence[-1].what
+
+
 @pytest.mark.parametrize(("usual", "named"), [([90, 0], True), ([70, 0], False)])
 def test_what_one_rank_has_written_explains_what_else_of_its_model_has_parted(usual: list[int], named: bool) -> None:
     """As where ranks compute the same, and a weight that differs on one makes all else differ within a step."""

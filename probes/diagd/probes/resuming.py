@@ -45,6 +45,7 @@ class _Resuming:
     def __init__(self) -> None:
         self.file: CheckpointFile | None = None  # the newest one that holds more than weights
         self.took = 0  # the last step before which weights were loaded
+        self.loads = 0  # of weights into modules
         self.stepping: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers that were in use before that was read
 
 
@@ -158,6 +159,8 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _model_took(token: Any, result: Any) -> None:
     module, given = token
     step = under_way()
+    RESUMING.loads += bool(given)
+    SIGNALS.record("checkpoint/loads", float(RESUMING.loads), step)
     if given and step > RESUMING.took:
         RESUMING.took = step
         SIGNALS.record("checkpoint/took", 1.0, step)

@@ -46,8 +46,24 @@ def _by_version(state: JobState, one: Parted) -> Parted:
     if len(known) < len(ranks) or max(known) - min(known) != 1 or len(odd) != 1:
         return one
     step = next(found[0] for found in told.values() if found is not None)
+    if loads := _loads_apart(state, one, ranks, step):
+        return replace(one, said=loads)  # which side is right, the load does not say
     said = f"{words.ranks_text(odd)}: it was written in place {max(known)} times by step {step}, once more"
     return replace(one, said=f"{said} than on the others", odd=odd)
+
+
+def _loads_apart(state: JobState, one: Parted, ranks: list[int], step: int) -> str:
+    """In words, that some of them have loaded weights more often since they were equal; empty where not."""
+    times = {}
+    for rank in ranks:
+        series = state.signals.series(rank, "checkpoint/loads")
+        before = [0.0] if series is None else [0.0, *series.values[series.steps <= one.entry.agreement.last_equal]]
+        until = [0.0] if series is None else [0.0, *series.values[series.steps <= step]]
+        times[rank] = int(until[-1] - before[-1])
+    if len(set(times.values())) < 2:
+        return ""
+    told = ", ".join(f"rank {rank} {count} times" for rank, count in times.items())
+    return f"weights were loaded (load_state_dict) between step {one.entry.agreement.last_equal} and {step}: {told}"
 
 
 def _versions(state: JobState, rank: int) -> tuple[int, dict[str, Any]] | None:
