@@ -8,6 +8,7 @@ no overridden method), keeps no reference to what it saw, and ends at its deadli
 import sys
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -74,6 +75,14 @@ def look(
             if sys.getrefcount(names) <= _ALONE + 1:  # + the list's
                 names.clear()  # else a step's tensors would live until somebody asks again
     return walk.found
+
+
+def with_variables(frame: FrameType, look: Callable[[dict[str, Any]], None]) -> None:
+    """Look at a frame's variables, and leave no copy of them behind."""
+    names = _locals(frame)
+    look(names)
+    if _CLEARED and names is not frame.f_globals and sys.getrefcount(names) <= _ALONE:
+        names.clear()
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:

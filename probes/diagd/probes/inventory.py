@@ -92,6 +92,7 @@ class Survey(NamedTuple):
     found: list[Found]
     strangers: list[Place]
     trained: tuple[tuple[str, Any], ...] = ()  # the models that an optimizer has parameters of, each with its title
+    titled: tuple[tuple[str, Any], ...] = ()  # all that are told apart, by the titles that their tensors' names have
 
 
 def take(stepping: Any = None) -> list[Found]:
@@ -113,7 +114,8 @@ def survey(stepping: Any = None) -> Survey:
     seen: set[int] = set()
     models = [_placed_alike(list(_walk(root, "", BARE, seen))) for root in roots]
     titles = [title(root) for root in roots]
-    titled = _titled(titles, models, owned, _owned(stepping) if stepping is not None else set())
+    titled = list(_titled(titles, models, owned, _owned(stepping) if stepping is not None else set()))
+    root_of = {id(places): root for root, places in zip(roots, models, strict=True)}
     found = [found for title, places in titled for found in _of_model(title, places, owned)]
     kept = {id(place.tensor) for places in models for place in places}
     trained = tuple(
@@ -122,7 +124,8 @@ def survey(stepping: Any = None) -> Survey:
         if any(id(place.tensor) in owned for place in places)
     )
     owning = [place for optimizer in optimizers for place in places(optimizer)]
-    return Survey(found, [place for place, parameter in owning if id(parameter) not in kept], trained)
+    strangers = [place for place, parameter in owning if id(parameter) not in kept]
+    return Survey(found, strangers, trained, tuple((told, root_of[id(places)]) for (told, _), places in titled))
 
 
 def models() -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ import sys
 import weakref
 from typing import Any
 
-from diagd.probes import digest, dtypes, gradients, inventory, registered, states, sweeps, turns
+from diagd.probes import aliases, digest, dtypes, gradients, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter
@@ -279,6 +279,7 @@ def _look(optimizer: Any) -> None:
     LEDGER.gradients.clear()
     survey = inventory.survey(optimizer)
     NAMED.take(survey)
+    aliases.tell(survey.titled, sys._getframe())
     buffers = [(f.name, f.tensor()) for f in survey.found if f.kind == layout.Kind.BUFFER]
     dtypes.buffers([(name, tensor) for name, tensor in buffers if tensor is not None and dtypes.is_wanted(tensor)])
     for found in survey.found:

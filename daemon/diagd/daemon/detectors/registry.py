@@ -38,6 +38,7 @@ from diagd.daemon.detectors import (
     unscaled,
     waiting,
 )
+from diagd.daemon.detectors.aliases import aliased
 from diagd.daemon.detectors.consequences import without_consequences
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
@@ -91,7 +92,7 @@ def _of_training(scene: Scene, failed: Failed | None) -> list[Finding]:
     live = state.ended_s is None and not any(state.status(r).gone for r in state.ranks())
     if live and state.looked is not None and 0 <= state.now_s - state.looked[0] < _again_s(state):
         return list(state.looked[1])
-    found = [located(scene, finding) for finding in _found(OF_TRAINING, scene, failed)]
+    found = [aliased(state, located(scene, finding)) for finding in _found(OF_TRAINING, scene, failed)]
     state.looked = state.now_s, found
     return list(found)
 
