@@ -8,6 +8,7 @@ from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_inte
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.detectors.victims import victims_of
 from diagd.daemon.state.model import Ending
 
 LOST_WORKER = "DataLoader worker (pid"  # as torch begins it; what a worker itself raises it hands on as that
@@ -57,8 +58,7 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     where = words.place_text(places.first(locations))
     text = f"{words.ranks_text(ranks)} {_said(first, where)}"
     if dependents:
-        text += f"; {words.wait_text(dependents)} for {words.verb(ranks, 'it', 'them')}"
-        text += f" in {words.op_text(wait.op)}" if wait is not None else ""
+        text += f"; {_wait_text(scene, ranks, dependents)}"
     if kept is not None:
         text += f"; its thread {kept.name!r} in {words.place_text(kept.user_frames[0])} keeps the process there"
     ending = first.detail.ending
@@ -70,6 +70,14 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
         summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, deaths)),
         step=scene.step(ranks), sure=True, since_s=first.began_s, key=f"end:{first.detail.attempt}",
     )  # fmt: skip
+
+
+def _wait_text(scene: Scene, ranks: tuple[int, ...], dependents: tuple[int, ...]) -> str:
+    victims = victims_of(scene, ranks, dependents)
+    if victims.direct and not victims.alike:
+        return victims.clauses()
+    text = f"{words.wait_text(dependents)} for {words.verb(ranks, 'it', 'them')}"
+    return text + (f" in {victims.direct[0][0]}" if victims.direct else "")
 
 
 def _dependents(scene: Scene, ranks: tuple[int, ...]) -> tuple[int, ...]:

@@ -77,6 +77,7 @@ class Finding:
     summary: str
     causes: tuple[Cause, ...]
     waiting_ranks: tuple[int, ...] = ()
+    waits: str = ""  # who of these waits in what; empty where all wait in the finding's operation
     group: str | None = None
     op_name: str = ""
     op_seq: int = 0

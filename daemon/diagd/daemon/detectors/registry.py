@@ -48,6 +48,7 @@ from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
 from diagd.daemon.detectors.training.rules import TRAINING
 from diagd.daemon.detectors.training.sites import located
+from diagd.daemon.detectors.victims import with_victims
 from diagd.daemon.state.job import JobState
 
 CALM_S, CALM_TIMES = 60.0, 2.0  # into a job of which nothing was said: its training is looked at so much more seldom
@@ -71,7 +72,7 @@ def detect(state: JobState, failed: Failed | None = None) -> tuple[Finding, ...]
         if not any(f.severity == Severity.CRITICAL and not f.goes_on for f in found):
             found += _found((guess,), scene, failed)
     told = _deepest(_together(without_consequences(found)))
-    return tuple(sharing.with_sharers(scene, threads.with_fallen(scene, one)) for one in told)
+    return tuple(with_victims(scene, sharing.with_sharers(scene, threads.with_fallen(scene, one))) for one in told)
 
 
 def _found(detectors: Iterable[Detector], scene: Scene, failed: Failed | None) -> list[Finding]:

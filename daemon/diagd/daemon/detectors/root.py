@@ -7,6 +7,7 @@ from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.life import Life, life_of
 from diagd.daemon.detectors.scene import LATE_S, Scene
+from diagd.daemon.detectors.victims import directly, victims_of
 from diagd.daemon.state.model import Detail, Frame
 
 FORWARD = frozenset({"_call_impl", "_wrapped_call_impl", "forward"})  # of torch.nn.Module and of the script
@@ -62,11 +63,15 @@ def _phase(detail: Detail, phase: str) -> str:
 
 
 def waiting_text(scene: Scene, root: Root) -> tuple[Evidence, ...]:
+    """What some of the others wait in, those that wait for the rank itself first."""
     found = []
-    for dependent in root.dependents[:3]:
-        wait = scene.graph.wait(dependent)
+    for dependent in sorted(root.dependents, key=lambda r: directly(scene, (root.rank,), r) is None)[:3]:
+        own = directly(scene, (root.rank,), dependent)
+        wait = own or scene.graph.wait(dependent)
         if wait is not None:
             text = f"in {words.op_text(wait.op)}{scene.lasting(scene.age_s(wait))}"
+            if own is None and (others := scene.graph.edges.get(dependent)):
+                text += f", for {words.ranks_text(others)}"
             found.append(Evidence(text, wait.op.source, dependent, scene.step((dependent,))))
     return tuple(found)
 
@@ -78,8 +83,8 @@ def finding_of(
     where = words.place_text(root.place)
     summary = f"rank {root.rank} {said}" + (f" in {where}" if where else "")
     if wait is not None:
-        summary += f"; {words.wait_text(root.dependents)} in {words.op_text(wait.op)}"
-        summary += scene.lasting(root.waited_s) if root.waited_s >= LATE_S else ""
+        lasting = scene.lasting(root.waited_s) if root.waited_s >= LATE_S else ""
+        summary += f"; {victims_of(scene, (root.rank,), root.dependents).clauses(lasting)}"
     return Finding(
         kind=kind,
         severity=severity,

@@ -236,7 +236,7 @@ def _fill(incident: Incident, finding: Finding) -> None:
     page = entry(finding.kind)
     incident.kind, incident.severity, incident.key = finding.kind, finding.severity, finding.key
     incident.peak_severity = min(incident.peak_severity, finding.severity, key=lambda severity: severity.order)
-    incident.ranks, incident.waiting_ranks = finding.ranks, finding.waiting_ranks
+    incident.ranks, incident.waiting_ranks, incident.waits = finding.ranks, finding.waiting_ranks, finding.waits
     incident.summary, incident.causes = finding.summary, finding.causes
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
     incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq

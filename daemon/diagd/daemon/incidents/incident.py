@@ -22,6 +22,7 @@ class Incident:
     attempt: int = 0
     step: int | None = None
     waiting_ranks: tuple[int, ...] = ()
+    waits: str = ""
     group: str | None = None
     op_name: str = ""
     op_seq: int = 0
@@ -71,6 +72,7 @@ class Incident:
             "fingerprint": self.fingerprint,
             "strikes": self.strikes,
             "dump": self.dump,
+            **({"waits": self.waits} if self.waits else {}),
         }
 
 
@@ -105,6 +107,7 @@ def incident_from_json(said: dict[str, Any]) -> Incident:
         attempt=said["attempt"],
         step=said["step"],
         waiting_ranks=tuple(said["waiting_ranks"]),
+        waits=said.get("waits", ""),
         group=said["group"],
         op_name=op.get("name", ""),
         op_seq=op.get("seq", 0),

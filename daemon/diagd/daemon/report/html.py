@@ -14,7 +14,7 @@ from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.report.drill import drill_text, unwatched
 from diagd.daemon.report.early import early_text
 from diagd.daemon.report.plots import figure
-from diagd.daemon.report.text import OTHER_OPERATIONS
+from diagd.daemon.report.text import waiting_text
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -47,7 +47,6 @@ def page(report: Mapping[str, Any]) -> str:
         headline=_headline(report),
         culprits={rank for incident in open_ones for rank in incident["ranks"]},
         plots=[drawn for plot in report.get("plots") or [] if (drawn := figure(plot)) is not None],
-        other_operations=OTHER_OPERATIONS,
         drill=drill_text(report.get("notes") or []),
         unwatched=unwatched(report.get("notes") or []),
         zone=time.strftime("%Z"),
@@ -59,6 +58,7 @@ def _template() -> jinja2.Template:
     """Made once: that takes longer than to fill it, and a watched job shares the CPU."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(moment=_moment, span=_span, ranks=lambda ranks: rank_ranges(ranks, named=True))
+    environment.filters["waiting"] = waiting_text
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
 
 

@@ -52,7 +52,7 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
     if places := _places(incident["locations"], " and " if incident["kind"].startswith("slow.") else " ← "):
         yield "where", places
     if incident["waiting_ranks"]:
-        yield "waiting", _waiting(incident)
+        yield "waiting", waiting_text(incident)
     cause = incident["causes"][0] if incident["causes"] else None
     if cause is not None:
         yield "because", because_text(cause, incident["ranks"])
@@ -63,7 +63,10 @@ def _details(incident: Json) -> Iterable[tuple[str, str]]:
     yield "more", more
 
 
-def _waiting(incident: Json) -> str:
+def waiting_text(incident: Json) -> str:
+    """Who waits, and in what: "ranks 0-2 in ALLREDUCE #720 of group 0"."""
+    if incident.get("waits"):
+        return str(incident["waits"])
     text = rank_ranges(incident["waiting_ranks"], named=True)
     op = incident["op"]
     if op and incident["kind"] not in OTHER_OPERATIONS:
