@@ -433,3 +433,16 @@ def test_who_left_a_send_out_that_all_others_have_called_there_is_at_fault_and_n
     assert ("without the send or receive that all others have called there" in found.summary) == said
     if said:
         assert found.ranks == (1,)
+
+
+def test_a_circle_over_several_groups_is_said_once_the_flight_recorders_were_read_or_there_are_none() -> None:
+    groups: dict[str, tuple[int, ...]] = {"a": (0, 1), "b": (0, 1)}
+    stuck = job(2, groups=groups)
+    for rank in (0, 1):
+        stuck.issued(rank, "ALLREDUCE", 1, "a")
+        stuck.ranks[rank].facts.operations = 100
+    stuck.waits(0, seq=5, group="a").waits(1, seq=5, group="b").passes(3)
+    assert stuck.find() == ()
+    for rank in (0, 1):
+        stuck.ranks[rank].detail = stuck.ranks[rank].detail.with_(notes=("no flight recorder: this torch has none",))
+    assert stuck.finds().kind == "hang.group_cycle"

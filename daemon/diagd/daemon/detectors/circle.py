@@ -10,6 +10,7 @@ from diagd.daemon.detectors.ledger import UNNAMED, minority
 from diagd.daemon.detectors.odd_on_circle import Odd, left_alone, odd_on, out_of_order
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.state.model import Detail
 
 HISTORY_S = 8.0  # by then it has come, or will not come
 MANY = 16  # operations
@@ -61,8 +62,16 @@ def _history_is_coming(scene: Scene, waits: dict[int, Wait]) -> bool:
         return False
     if min(scene.age_s(wait) for wait in waits.values()) >= HISTORY_S:
         return False
-    counts = state.columns.operations
-    return any(not state.detail(r).history and int(counts[r]) > MANY for r in waits if r < len(counts))
+    counts, groups = state.columns.operations, {wait.op.group for wait in waits.values()}
+    return any(
+        not state.detail(r).history or (len(groups) > 1 and _recorder_is_coming(state.detail(r)))
+        for r in waits if r < len(counts) and int(counts[r]) > MANY
+    )  # fmt: skip
+
+
+def _recorder_is_coming(detail: Detail) -> bool:
+    """Whether its flight recorder is still to be read, as far as it has one."""
+    return not detail.recorder and not any("no flight recorder" in note for note in detail.notes)
 
 
 def _kind(kinds: set[str], groups: set[str]) -> str:

@@ -6,6 +6,7 @@ from diagd.daemon.detectors import history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.handled import Handled, handled
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
+from diagd.daemon.detectors.mesh_vote import against_mesh
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
 from diagd.daemon.state.model import Frame
@@ -48,6 +49,10 @@ def _members(waits: list[Wait]) -> set[int]:
 
 def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields: tuple[str, ...]) -> Finding:
     culprits, tie = minority(ranked)
+    apart = against_mesh(scene, group, seq, ranked) if tie else ()
+    if apart:
+        culprits, tie = apart, False
+        ranked = sorted(ranked, key=lambda ranks: set(ranks) <= set(culprits))
     everyone = tuple(sorted(r for ranks in ranked for r in ranks))
     fell = handled(scene, everyone) if "operation" in fields else {}
     if fell and any(sorted(fell) == ranks for ranks in ranked):  # one side has left its way by an exception
@@ -70,7 +75,7 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         names=(*fields, *(one.text.partition(":")[0] for one in fell.values())),
         summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations, fell),
         locations=locations,
-        causes=(_left(scene, fell) if fell else _cause(scene, group, seq, ranked, tie, fields),),
+        causes=(_left(scene, fell) if fell else _cause(scene, group, seq, ranked, tie, fields, apart),),
         step=scene.step(everyone),
         sure=True,
         since_s=min((w.since_s for w in _collective_waits(scene) if w.op.group == group), default=0.0),
@@ -132,8 +137,14 @@ def _at(frame: object) -> str:
     return f" in {text}" if text else ""
 
 
-def _cause(scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: bool, fields: tuple[str, ...]) -> Cause:
+def _cause(
+    scene: Scene, group: str, seq: int, ranked: list[list[int]], tie: bool, fields: tuple[str, ...],
+    apart: tuple[int, ...],
+) -> Cause:  # fmt: skip
     evidence = [_entered(scene, group, seq, ranks) for ranks in ranked]
+    if apart:
+        right = words.ranks_text(ranked[0])
+        evidence.append(Evidence(f"the mesh's other groups of this kind entered what {right} did", "flight recorder"))
     if (parted := _parted_at(scene, group, seq, ranked)) < seq:
         evidence.append(Evidence(f"the histories of group {group} part at #{parted} already", "flight recorder"))
     # An operation's name differs where the program's path does; a field, where its data does.
