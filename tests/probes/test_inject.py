@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from diagd.probes import identity, inject
+from diagd.probes import identity, inject, inject_groups
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.guard import Probe
@@ -45,6 +45,9 @@ class Job:
         self.clock = clock
         self.hooks: list[Callable[..., None]] = []
         self.reduced: list[int] = []
+        self.over: list[str | None] = []  # the groups
+        self.received: list[int] = []
+        self.left = 0
         self.asked: list[str] = []
         self.compiling = False
         self.torch = SimpleNamespace(
@@ -55,10 +58,21 @@ class Job:
                 is_available=lambda: True,
                 is_initialized=lambda: True,
                 get_backend=lambda: "gloo",
-                all_reduce=self.reduced.append,
+                all_reduce=self.reduce,
+                new_group=lambda: "new",
+                get_world_size=lambda: 3,
+                recv=lambda numel, src: self.received.append(src),
+                destroy_process_group=self.leave,
                 distributed_c10d=SimpleNamespace(_get_default_store=lambda: SimpleNamespace(get=self.asked.append)),
             ),
         )
+
+    def reduce(self, numel: int, group: str | None = None) -> None:
+        self.reduced.append(numel)
+        self.over.append(group)
+
+    def leave(self) -> None:
+        self.left += 1
 
     def plant(self, faults: str, rank: int = 1, attempt: int = 0) -> Probe:
         probe = Probe("inject", 16, always=False)
@@ -208,7 +222,32 @@ def test_what_is_raised_reaches_the_script(job: Job) -> None:
 def test_a_mismatch_is_one_more_all_reduce(job: Job) -> None:
     job.plant("mismatch:rank=1,step=2")
     job.steps(5)
-    assert job.reduced == [inject._ODD_NUMEL]
+    assert job.reduced == [inject_groups._ODD_NUMEL]
+
+
+@pytest.mark.parametrize(("rank", "order"), [(0, [None, "new"]), (1, ["new", None]), (2, [None, "new"])])
+def test_in_a_cycle_all_ranks_take_part_and_the_faults_own_in_another_order(
+    job: Job, rank: int, order: list[str | None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    job.plant("cycle:rank=1,step=2", rank)
+    job.steps(3)
+    assert job.over == order
+    assert ("injected cycle" in capfd.readouterr().err) == (rank == 1)
+
+
+@pytest.mark.parametrize(("rank", "received"), [(0, []), (1, []), (2, [1])])
+def test_what_is_not_sent_is_waited_for_by_the_rank_after_it(job: Job, rank: int, received: list[int]) -> None:
+    job.plant("unsent:rank=1,step=2", rank)
+    job.steps(3)
+    assert job.received == received
+
+
+def test_a_rank_that_leaves_destroys_its_groups_and_comes_to_nothing_more(job: Job) -> None:
+    job.plant("leave:rank=1,step=2")
+    job.step()
+    with pytest.raises(Stuck):
+        job.step()
+    assert job.left == 1
 
 
 def test_the_store_is_asked_for_a_key_that_nobody_sets(job: Job) -> None:

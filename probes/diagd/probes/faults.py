@@ -31,6 +31,7 @@ class Kind(NamedTuple):
     example: str
     optional: tuple[str, ...] = ()
     factor: bool = False  # it lasts over a range of steps, and takes a factor
+    everyone: bool = False  # the other ranks have a part in it, after the same step
 
 
 KINDS: dict[str, Kind] = {
@@ -38,6 +39,9 @@ KINDS: dict[str, Kind] = {
     "gil": Kind("gil:rank=1,step=10"),  # waits for ever in C code that holds the GIL
     "data": Kind("data:rank=1,step=20"),  # waits for ever for the next batch of its DataLoader
     "mismatch": Kind("mismatch:rank=1,step=12"),  # enters an all_reduce of another size on the default group
+    "leave": Kind("leave:rank=1,step=12"),  # destroys its process groups and goes its own way
+    "cycle": Kind("cycle:rank=1,step=12", everyone=True),  # reduces over two groups in another order than the others
+    "unsent": Kind("unsent:rank=1,step=12", everyone=True),  # does not send what the rank after it waits for
     "store": Kind("store:rank=1,step=12"),  # waits for a key of the store that nobody sets
     "slow": Kind("slow:rank=1,factor=2,step=20-60", factor=True),  # its steps take factor times as long
     "stop": Kind("stop:rank=0,step=15"),  # SIGSTOP

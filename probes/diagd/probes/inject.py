@@ -15,17 +15,15 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from diagd.probes import identity
+from diagd.probes import identity, inject_groups
 from diagd.probes.box.layout import Live
-from diagd.probes.faults import Fault, FaultError, parse_all
+from diagd.probes.faults import KINDS, Fault, FaultError, parse_all
 from diagd.probes.guard import EAGER, Patches, Probe
 from diagd.probes.state import STATE
 
 DRILL = "drill: "  # what the notes of a drill begin with
 AGAIN = ", before a restart: after it a fault does not act again"
 _FOR_EVER_S = 3600.0
-_NO_KEY = "diagd/drill/key-that-nobody-sets"
-_ODD_NUMEL = 12_289  # elements: a size that no model's gradients are likely to have
 _USUAL_OF = 16  # steps
 _LEAST_STEPS = 3
 _STEP = int(Live.STEP)
@@ -112,26 +110,32 @@ def look() -> None:
         rank = identity.fact("rank", -1)
         for fault in drill.faults:
             first, last = fault.steps
-            if fault.hits(rank) and before < last and first <= drill.step:
+            due = before < last and first <= drill.step
+            if due and (fault.hits(rank) or KINDS[fault.kind].everyone):
                 _act(fault, rank)
     drill.step_ended_ns = time.monotonic_ns()
 
 
 def _act(fault: Fault, rank: int) -> None:
-    if fault not in DRILL_HERE.said:
+    if fault.hits(rank) and fault not in DRILL_HERE.said:
         DRILL_HERE.said.add(fault)
         STATE.note(f"{DRILL}injected {fault.kind} at step {DRILL_HERE.step}")
         text = f"diagd: injected {fault.kind} into rank {rank} at step {DRILL_HERE.step}, as --inject says\n"
         os.write(2, text.encode())  # not through sys.stderr: a rank that is killed would leave it in the buffer
-    _ACTIONS[fault.kind](fault)
+    _ACTIONS[fault.kind](fault, rank)
 
 
-def _hang(_: Any = None) -> None:
+def _hang(*_: Any) -> None:
     while True:
         time.sleep(_FOR_EVER_S)
 
 
-def _slow(fault: Fault) -> None:
+def _leave(fault: Fault, rank: int) -> None:
+    inject_groups.leave(fault, rank)
+    _hang()
+
+
+def _slow(fault: Fault, rank: int) -> None:
     """Sleep for as long as makes this step `factor` times as long as its steps usually are.
 
     That is measured before the first one, or from the first ones on: later ones may have waited for other slow ranks.
@@ -147,41 +151,25 @@ def _note_length() -> None:
         drill.usual_ns.append(time.monotonic_ns() - drill.step_ended_ns)
 
 
-def _signal(number: signal.Signals) -> Callable[[Fault], None]:
-    return lambda _: os.kill(os.getpid(), number)
+def _signal(number: signal.Signals) -> Callable[[Fault, int], None]:
+    return lambda *_: os.kill(os.getpid(), number)
 
 
-def _exit(fault: Fault) -> None:
+def _exit(fault: Fault, rank: int) -> None:
     raise SystemExit(fault.code)
 
 
-def _raise(fault: Fault) -> None:
+def _raise(fault: Fault, rank: int) -> None:
     raise RuntimeError(f"diagd injected this error at step {DRILL_HERE.step}, as --inject says")
 
 
-def _mismatch(_: Fault) -> None:
-    torch = sys.modules["torch"]
-    dist = torch.distributed
-    if not (dist.is_available() and dist.is_initialized()):
-        return
-    on_cuda = "nccl" in dist.get_backend()
-    device = torch.device("cuda", torch.cuda.current_device()) if on_cuda else torch.device("cpu")
-    dist.all_reduce(torch.zeros(_ODD_NUMEL, device=device))
-
-
-def _ask_store(_: Fault) -> None:
-    dist = sys.modules["torch"].distributed
-    if dist.is_available() and dist.is_initialized():
-        dist.distributed_c10d._get_default_store().get(_NO_KEY)
-
-
-def _starve(_: Fault) -> None:
+def _starve(fault: Fault, rank: int) -> None:
     loader = sys.modules.get("torch.utils.data.dataloader")
     for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
         _patches.replace(getattr(loader, name, None), "_next_data", lambda _: _hang)
 
 
-def _hold_gil(_: Fault) -> None:
+def _hold_gil(fault: Fault, rank: int) -> None:
     import ctypes
 
     # A lock that its holder waits for: unlike a sleep it outlasts signals too, so that the GIL is never let go.
@@ -190,15 +178,18 @@ def _hold_gil(_: Fault) -> None:
     library.pthread_mutex_lock(lock)
 
 
-_ACTIONS: dict[str, Callable[[Fault], None]] = {
+_ACTIONS: dict[str, Callable[[Fault, int], None]] = {
     "hang": _hang,
     "slow": _slow,
     "stop": _signal(signal.SIGSTOP),
     "kill": _signal(signal.SIGKILL),
     "exit": _exit,
     "raise": _raise,
-    "mismatch": _mismatch,
-    "store": _ask_store,
+    "leave": _leave,
+    "mismatch": inject_groups.mismatch,
+    "cycle": inject_groups.cycle,
+    "unsent": inject_groups.unsent,
+    "store": inject_groups.ask_store,
     "data": _starve,
     "gil": _hold_gil,
 }
