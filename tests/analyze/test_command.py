@@ -127,10 +127,9 @@ def test_a_rank_that_is_gone_from_a_dump_folder_is_not_blamed(report: Any, tmp_p
     assert found["analysis"]["ranks_without_dump"] == [1]
 
 
-def test_a_stopped_rank_shows_in_a_dump_folder(report: Any, tmp_path: Path) -> None:
-    folder = shutil.copytree(FIXTURES / "dump_folder", tmp_path / "d")
-    process = json.loads((folder / "rank1/process.json").read_text())
-    (folder / "rank1/process.json").write_text(json.dumps({**process, "state": "T"}))
+def _without_its_barrier(folder: Path) -> Path:
+    """A dump folder of which rank 1 has not come to what it met the others in."""
+    shutil.copytree(FIXTURES / "dump_folder", folder)
     operations = json.loads((folder / "rank1/collectives.json").read_text())
     (folder / "rank1/collectives.json").write_text(json.dumps(operations[:-1]))  # before it came to its barrier
     box = json.loads((folder / "rank1/box.json").read_text())
@@ -140,6 +139,13 @@ def test_a_stopped_rank_shows_in_a_dump_folder(report: Any, tmp_path: Path) -> N
     entries["entries"] = [e for e in entries["entries"] if e["collective_seq_id"] < 46]
     entries["pg_status"]["0"]["last_enqueued_collective"] = 45
     (folder / "fr_trace_1.json").write_text(json.dumps(entries))
+    return folder
+
+
+def test_a_stopped_rank_shows_in_a_dump_folder(report: Any, tmp_path: Path) -> None:
+    folder = _without_its_barrier(tmp_path / "d")
+    process = json.loads((folder / "rank1/process.json").read_text())
+    (folder / "rank1/process.json").write_text(json.dumps({**process, "state": "T"}))
     _, found = report(folder)
     assert [(i["kind"], i["ranks"]) for i in found["incidents"]] == [("hang.rank_stopped", [1])]
 
@@ -163,6 +169,20 @@ def test_who_waits_for_a_stopped_rank_is_named_though_its_flight_recorder_cannot
     assert (incident["kind"], incident["ranks"], incident["waiting_ranks"]) == ("hang.rank_stopped", [1], [0, 2])
     assert incident["op"] == {"name": "ALLREDUCE", "seq": 46}
     assert found["notes"] == ["rank 1 left nothing of its flight recorder: the process is stopped"]
+@pytest.mark.parametrize(
+    ("told", "severity"),
+    [('{"hang_after_s": 1.0}', "critical"), ('{"hang_after_s": 3600}', "warning"), ("{", "warning"), (None, "warning")],
+)
+def test_a_dump_of_the_jobs_own_watch_is_judged_with_the_patience_of_its_user(
+    report: Any, tmp_path: Path, told: str | None, severity: str
+) -> None:
+    folder = _without_its_barrier(tmp_path / "d")
+    box = json.loads((folder / "rank1/box.json").read_text())
+    (folder / "rank1/box.json").write_text(json.dumps({**box, "heartbeat_s": box["heartbeat_s"] + 20.0}))
+    if told is not None:
+        (folder / "job.json").write_text(told, encoding="utf-8")
+    _, found = report(folder)
+    assert [(i["ranks"], i["severity"]) for i in found["incidents"]] == [([1], severity)]
 
 
 @pytest.mark.parametrize("name", ["box.json", "process.json", "collectives.json"])

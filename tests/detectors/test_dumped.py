@@ -97,6 +97,19 @@ def test_one_that_sleeps_is_blocked_there_only_where_its_box_shows_that_it_has_f
     assert looked_at(stack_of("S", "clock_nanosleep"), moved_s).kind == f"hang.{kind}"
 
 
+@pytest.mark.parametrize(
+    ("moved_s", "said", "confidence"),
+    [
+        (HUNG_SINCE_S, "its box had shown no step and no operation for 10 min 0 s", 0.85),
+        (NOW_S - 2.0, "for how long, one look does not show", 0.7),
+    ],
+)
+def test_how_long_a_rank_has_stood_is_said_where_its_box_tells(moved_s: float, said: str, confidence: float) -> None:
+    cause = looked_at(stack_of("S", "futex"), moved_s).causes[0]
+    assert said in cause.text
+    assert cause.confidence == confidence
+
+
 def test_a_rank_without_a_dump_is_not_blamed_and_what_it_leaves_open_is_said() -> None:
     at_six = [op("ALLREDUCE", 5), op("ALLREDUCE", 6, done=False)]
     state = dumps(3, {0: at_six, 2: at_six})

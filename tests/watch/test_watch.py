@@ -50,6 +50,10 @@ class Supervisor:
     _ours: socket.socket | None = None
     _threads: list[threading.Thread] = field(default_factory=list)
 
+    def take_dump(self, run_dir: Path, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.dumps.append(folder)
+
     def start(self, **options: Any) -> Watch:
         self._ours, theirs = socket.socketpair()
         parts = Parts(
@@ -57,7 +61,7 @@ class Supervisor:
             make_judge=self.judge.make,
             verdict=lambda i: [f"{i.severity.value} {i.kind} {'open' if i.is_open else 'resolved'}"],
             write_html=lambda report, path: path.write_text("html"),
-            take_dump=lambda run_dir, folder: self.dumps.append(folder),
+            take_dump=self.take_dump,
             write=self.said.append,
         )
         made = Options(
@@ -163,6 +167,7 @@ def test_a_hang_is_said_once_dumped_and_reported_at_once(job: Supervisor) -> Non
     assert job.said == ["critical hang.rank_blocked open\n", f"       dump      {job.report_dir}/dumps/001-abc\n"]
     assert job.dumps == [job.report_dir / "dumps/001-abc"]
     wait_for(lambda: job.reported_dumps() == ["dumps/001-abc"])
+    assert json.loads((job.dumps[0] / "job.json").read_text()) == {"hang_after_s": 60.0}
     assert job.message("abort") is None
     job.judge.findings[0].resolved_s = 160.0
     job.judge.findings[0].severity = Severity.WARNING

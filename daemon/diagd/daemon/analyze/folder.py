@@ -15,6 +15,7 @@ from diagd.daemon.analyze.plain import NotADump, load
 from diagd.daemon.state.model import Ending, Group, Operation, Stack
 
 SUMMARY = "summary.json"
+JOB = "job.json"
 ENDED = "the process has ended"  # as a dump says it
 _RANK_FOLDER = re.compile(r"^rank(\d+)(-pid\d+)?$")
 
@@ -79,6 +80,13 @@ def places(path: Path) -> str:
     said = _json(path / SUMMARY, {})
     groups = said.get("groups") if isinstance(said, dict) else None
     return str(groups or f"see {path}/summary.txt")
+
+
+def patience_s(path: Path) -> float | None:
+    """With how long a wait the job's user was patient, where the job's watch took the dump; None not known."""
+    said = _json(path / JOB, {})
+    value = said.get("hang_after_s") if isinstance(said, dict) else None
+    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def read(path: Path) -> tuple[dict[int, RankDump], dict[int, RankFolder], dict[str, str]]:

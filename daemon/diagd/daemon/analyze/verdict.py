@@ -55,12 +55,10 @@ def analyze(
     """
     if source.kind == "recording":
         return _recording(source.path, hang_after_s)
-    patience_s = hang_after_s or JobState().hang_after_s
-    return [
-        _folder(source.path, patience_s)
-        if source.kind == "folder"
-        else _dumps(source, patience_s, world_size, progress)
-    ]
+    usual_s = JobState().hang_after_s
+    if source.kind == "folder":
+        return [_folder(source.path, hang_after_s or folder.patience_s(source.path) or usual_s)]
+    return [_dumps(source, hang_after_s or usual_s, world_size, progress)]
 
 
 def _dumps(source: Source, hang_after_s: float, world_size: int, progress: Progress) -> Analysis:

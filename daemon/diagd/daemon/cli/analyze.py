@@ -36,7 +36,7 @@ _EVERY_S = 5.0  # a line of progress where no terminal shows it
     "--hang-after",
     type=Seconds(),
     metavar="SECONDS",
-    help="Waits of this age count as hung (60, or as recorded); younger ones are warned of.",
+    help="Waits of this age count as hung (60, or as the job's); younger ones are warned of.",
 )
 @click.option(
     "--world-size",

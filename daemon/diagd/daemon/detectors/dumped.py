@@ -2,6 +2,7 @@
 
 A dump shows what its rank had entered, and nothing of whether the rank lived: it may be stuck, late or on another path.
 Where a dump folder holds its stack, one look at it is there: enough to see what it rests in, not for how long.
+That, its box tells where it is there.
 """
 
 from collections.abc import Iterator
@@ -66,14 +67,19 @@ def _resting(scene: Scene, root: Root, wait: Wait, how: str) -> Finding:
     kind = "hang.data_starved" if root.starved else "hang.rank_blocked"
     severity = Severity.CRITICAL if root.waited_s >= scene.state.hang_after_s else Severity.WARNING
     call = f", in {stack.syscall}()" if stack is not None else ""
-    own = Evidence(f"in {words.place_text(root.place)}{call}", "stack", root.rank,
-                   scene.step((root.rank,)))  # fmt: skip
+    own = [Evidence(f"in {words.place_text(root.place)}{call}", "stack", root.rank, scene.step((root.rank,)))]
     beside = companions.awaited(root.detail, how)
-    text = f"when it was looked at, it was in its own code and {how}{beside.rstrip(',')}; for how long, one look does"
-    text += " not show"
+    text = f"when it was looked at, it was in its own code and {how}{beside.rstrip(',')}"
+    stood_s = _stood_s(scene, root)
+    if stood := stood_s >= STOOD * root.waited_s:
+        text += f"; its box had shown no step and no operation for {words.seconds_text(stood_s)}"
+        own.append(Evidence(f"no step and no operation for {words.seconds_text(stood_s)}", "probe", root.rank))
+    else:
+        text += "; for how long, one look does not show"
     key = "data" if root.starved else companions.key_of(beside) or ("lock" if how == companions.LOCK else "blocked")
-    evidence = (own, *companions.evidence(root.detail, how), *waiting_text(scene, root))
-    cause = Cause(key, text, 0.7, Basis.INFERENCE, evidence)
+    evidence = (*own, *companions.evidence(root.detail, how), *waiting_text(scene, root))
+    sure, basis = (0.85, Basis.OBSERVATION) if stood else (0.7, Basis.INFERENCE)
+    cause = Cause(key, text, sure, basis, evidence)
     said = f"never entered {elsewhere.expected(wait)}: it {how}{beside}"
     return finding_of(scene, root, kind, severity, cause, said, sure=True)
 

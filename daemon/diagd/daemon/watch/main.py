@@ -227,6 +227,8 @@ class Watch:
     def _take_dump(self, folder: Path) -> None:
         with self._observer.undisturbed():
             self._parts.take_dump(self._options.run_dir, folder)
+            with suppress(OSError):  # without it `diagd analyze` takes the usual patience for the job's
+                write_whole(folder / "job.json", json.dumps({"hang_after_s": self._options.hang_after_s}) + "\n")
 
     def _write_report(self) -> None:
         folder = self._options.report_dir
