@@ -7,8 +7,10 @@ blamed on the ranks that made it, or where most did on those that did not; else 
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from diagd.daemon.detectors import history, places, words
+from diagd.daemon.detectors.bystanders import bystanders, fell_between
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.issuing import issued_otherwise
@@ -30,13 +32,18 @@ def parted(scene: Scene) -> Iterator[Finding]:
     if not _broke_down(scene) or first_deaths(scene):
         return
     calls = {r: frame for r in scene.state.ranks() if (frame := _call(scene, r)) is not None}
+    waiting = bystanders(scene, calls)
+    met = {rank: frame for rank, frame in calls.items() if rank not in waiting}
     by_place: dict[Place, list[int]] = defaultdict(list)
-    for rank, frame in calls.items():
+    for rank, frame in met.items():
         by_place[_place_of(scene, rank, frame)].append(rank)
     if len(by_place) > 1:
-        yield _finding(scene, calls, by_place)
-    elif (found := issued_otherwise(scene)) is not None:
-        yield found
+        found = _finding(scene, met, by_place)
+        yield replace(found, waiting_ranks=tuple(sorted({*found.waiting_ranks, *waiting})))
+    elif waiting:
+        yield fell_between(scene, calls, waiting)
+    elif (otherwise := issued_otherwise(scene)) is not None:
+        yield otherwise
 
 
 def _broke_down(scene: Scene) -> bool:
