@@ -11,10 +11,11 @@ STEP = ("tp", "tp", "dp", "dp")  # of each rank's program: the operations of a s
 
 
 class Mesh:
-    """Two replicas of two shards, in which every rank runs its program."""
+    """Replicas of `shards` ranks each, two of two where nothing else is said; every rank runs its program."""
 
-    def __init__(self) -> None:
-        self.job = job(4, groups=MESH)
+    def __init__(self, world: int = 4, groups: dict[str, tuple[int, ...]] = MESH, shards: int = 2) -> None:
+        self.job = job(world, groups=groups)
+        self.shards = shards
         self.seqs: Counter[tuple[int, str]] = Counter()
 
     def runs(self, ranks: Iterable[int], *dimensions: str, times: int = 1) -> "Mesh":
@@ -32,9 +33,8 @@ class Mesh:
         self.job.recorded(rank, "ALLREDUCE", seq, group, retired=False).waits(rank, seq=seq, group=group)
         return self
 
-    @staticmethod
-    def group(rank: int, dimension: str) -> str:
-        return {"tp": f"tp{rank // 2}", "dp": f"dp{rank % 2}", "world": "0"}[dimension]
+    def group(self, rank: int, dimension: str) -> str:
+        return {"tp": f"tp{rank // self.shards}", "dp": f"dp{rank % self.shards}", "world": "0"}[dimension]
 
 
 def end_of_extra(mesh: Mesh) -> Job:
@@ -85,3 +85,17 @@ def test_what_one_half_of_the_mesh_does_by_itself_makes_none_of_its_ranks_odd() 
     stuck = mesh.stands(0, "world").stands(2, "world").stands(1, "dp").stands(3, "tp").job.passes(10)
     assert "more operation" not in stuck.finds().summary
     assert len(stuck.finds().ranks) > 1
+
+
+def test_what_the_first_rank_of_each_group_does_beside_is_its_part() -> None:
+    """The first rank of each tensor-parallel group sums up its metrics over the replicas, once in a while."""
+    groups: dict[str, tuple[int, ...]] = {"tp0": (0, 1, 2, 3), "tp1": (4, 5, 6, 7)}
+    groups |= {f"dp{n}": (n, n + 4) for n in range(4)}
+    mesh = Mesh(8, groups, 4).runs(range(8), *STEP, times=8).runs((0, 4), "dp", "dp").runs(range(8), *STEP, times=3)
+    rest = (1, 2, 3, 5, 6, 7)
+    mesh.runs(range(8), "tp", "tp").runs(rest, "dp", "dp")
+    for rank in rest:
+        mesh.stands(rank, "world")
+    found = mesh.stands(4, "dp").stands(0, "tp").job.passes(10).finds()
+    assert "out of order" in found.summary  # by where they stand
+    assert "has issued" not in found.summary

@@ -1,6 +1,6 @@
 """All ranks' operations side by side: where they differ, and which of them a verdict can depend on.
 
-What all ranks of a group have entered alike and finished changes no verdict, and is left out: of a thousand ranks'
+What all ranks of a group have entered alike and finished changes few verdicts, and is left out: of a thousand ranks'
 rings a few operations each remain.
 """
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from diagd.daemon.analyze.dumpfile import RankDump
 from diagd.daemon.analyze.groups import Groups
+from diagd.daemon.detectors.astray import VOTERS
 from diagd.daemon.state.model import Operation
 
 # Such an operation ends nowhere before all have entered it. (A broadcast's root, say, can be done before.)
@@ -53,8 +54,10 @@ def compare(dumps: Mapping[int, RankDump], groups: Groups) -> Comparison:
     rows = _rows(dumps, groups)
     found = Comparison(compared=len(rows.key) + sum(int((d.table.seq == 0).sum()) for d in dumps.values()))
     _note_positions(rows, found)
-    wanted = np.union1d(_disputed(rows, len(dumps)), _waited_in(rows, dumps))
-    chosen = np.isin(rows.key, wanted)
+    waited = _waited_in(rows, dumps)
+    # Who left the others' way is told by the order of all that a rank issued, over the groups in which ranks wait.
+    all_tell = len(dumps) <= VOTERS and len(set((waited // _PLACES).tolist())) > 1
+    chosen = np.isin(rows.key, np.union1d(_disputed(rows, len(dumps)), waited)) | all_tell
     by_rank: dict[int, set[int]] = {rank: set(dump.table.tail) for rank, dump in dumps.items()}
     for rank, row in zip(rows.rank[chosen].tolist(), rows.row[chosen].tolist(), strict=True):
         by_rank[rank].add(row)

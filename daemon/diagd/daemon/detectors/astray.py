@@ -17,6 +17,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail
 
 VOTERS = 32  # ranks whose entries are counted
+MUCH = 2  # times as many
 
 Counts = dict[int, int]  # by an operation's place in one group, how many of another group had been issued
 
@@ -30,6 +31,7 @@ class Stray:
     group: str
     other: str
     seq: int
+    places: int  # of `other`, at which it was seen so
 
     @property
     def said(self) -> str:
@@ -56,7 +58,9 @@ def astray(scene: Scene, waits: Mapping[int, Wait]) -> tuple[Stray, ...]:
     ]
     if len({tuple(stray.rank for stray in strays) for strays in found}) != 1:
         return ()
-    return max(found, key=lambda strays: strays[0].more)  # one too few here is one too many there
+    longest = max(strays[0].places for strays in found)
+    clear = (strays for strays in found if MUCH * strays[0].places >= longest)  # what it brings with it shows later
+    return max(clear, key=lambda strays: strays[0].more)  # one too few here is one too many there
 
 
 def _voters(scene: Scene, waits: Mapping[int, Wait]) -> list[int]:
@@ -99,21 +103,24 @@ def _others(tracks: Tracks, group: str, members: tuple[int, ...]) -> list[Family
 
 
 def _odd(tracks: Tracks, group: str, members: tuple[int, ...], other: Family) -> tuple[Stray, ...]:
-    """The members of the group that have left the others' way, where some have not."""
+    """The members of the group that have left the others' way, where some have not, and no rank of another group has.
+
+    What ranks of one place in their groups do beside, as those that log, is their part and nobody's mistake.
+    """
     family = next(tracks[r].families[group] for r in members if r in tracks and group in tracks[r].families)
     counts = {r: found for r, track in tracks.items() if (found := track.issued(family, other))}
-    mine = [r for r in members if r in counts]
-    if len(mine) < 2:
+    if sum(r in counts for r in members) < 2:
         return ()
     start = max(min(found) for found in counts.values())
     grown = {r: {at: n - found[start] for at, n in found.items() if at >= start}
              for r, found in counts.items() if start in found}  # fmt: skip
     usual = _usual(grown)
-    parted = {r: _parted(grown[r], usual, tracks[r].latest(family) - counts[r][start]) for r in mine if r in grown}
-    odd = {r: at for r, at in parted.items() if at is not None and at[1] != 0}
-    if not odd or not any(at is not None and at[1] == 0 for at in parted.values()):
+    parted = {r: _parted(found, usual, tracks[r].latest(family) - counts[r][start]) for r, found in grown.items()}
+    odd = {r: at for r, at in parted.items() if at is not None and at[0] != 0}
+    stayed = any(at is not None and at[0] == 0 for r, at in parted.items() if r in members)
+    if not odd or not stayed or not set(odd) <= set(members):
         return ()
-    return tuple(Stray(r, more, group, tracks[r].names[other], seq) for r, (seq, more) in sorted(odd.items()))
+    return tuple(Stray(r, more, group, tracks[r].names[other], *at) for r, (more, *at) in sorted(odd.items()))
 
 
 def _usual(grown: Mapping[int, Counts]) -> dict[int, int | None]:
@@ -131,8 +138,8 @@ def _usual(grown: Mapping[int, Counts]) -> dict[int, int | None]:
     return usual
 
 
-def _parted(mine: Counts, usual: Mapping[int, int | None], latest: int) -> tuple[int, int] | None:
-    """Where a rank has parted from what is usual, for good, and by how many operations; (0, 0) where it never has.
+def _parted(mine: Counts, usual: Mapping[int, int | None], latest: int) -> tuple[int, int, int] | None:
+    """By how many operations a rank has parted from what is usual for good, where, and at how many places; else zeros.
 
     None where it agreed at too few places, or not from the first, and where none is usual. A rank that has already
     issued more than the others had by the next place has parted there.
@@ -146,4 +153,7 @@ def _parted(mine: Counts, usual: Mapping[int, int | None], latest: int) -> tuple
     first = next((n for n, (_, more) in enumerate(apart) if more), len(apart))
     if first < AGREED_BEFORE or not all(more for _, more in apart[first:]):
         return None
-    return apart[first] if first < len(apart) else (0, 0)
+    if first == len(apart):
+        return 0, 0, 0
+    at, more = apart[first]
+    return more, at, len(apart) - first
