@@ -102,13 +102,16 @@ def test_a_rank_whose_input_comes_late_is_starved_not_slow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign", "amount", "key"),
-    [("run_delay_s", 0.045, "contention"), ("throttled_s", 0.05, "throttled"), ("garbage_s", 0.05, "garbage"),
-     ("major_faults", 500.0, "paging")],
+    ("sign", "amount", "key", "said"),
+    [("run_delay_s", 0.045, "contention", "run delay: 45 ms a step more than the others"),
+     ("throttled_s", 0.05, "throttled", "throttled: 50 ms a step more"),
+     ("garbage_s", 0.05, "garbage", "garbage: 50 ms a step more"),
+     ("major_faults", 500.0, "paging", "500 pages a step more than the others had to come from disk or swap")],
 )  # fmt: skip
-def test_what_holds_the_host_up_is_named_where_it_is_seen(sign: str, amount: float, key: str) -> None:
+def test_what_holds_the_host_up_is_named_where_it_is_seen(sign: str, amount: float, key: str, said: str) -> None:
     found = Training(4).goes(8).goes(8, with_more(1, "forward", 0.05, **{sign: amount})).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("slow.host", (1,), key)
+    assert [e.what for e in found.causes[0].evidence if e.what.startswith(said)]
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,8 @@ def evidence(rank: int, now: Rates, excess: Excess, usual: Rates | None = None) 
             found.append(Evidence(f"{1000 * s:.0f} ms a step more {than} in phase {name}", "probe", rank))
     if excess.cpu_part >= 0.1:
         found.append(Evidence(f"{1000 * excess.cpu_s:.0f} ms a step more {than} of CPU", "kernel", rank))
+    if (faults := excess.host.get("major_faults", 0.0)) * FAULT_S >= 0.1 * excess.total_s:
+        found.append(Evidence(f"{faults:.0f} pages a step more {than} had to come from disk or swap", "kernel", rank))
     for name, s in excess.host.items():
         if name != "major_faults" and s >= 0.1 * excess.total_s:
             what = name.removesuffix("_s").replace("_", " ")
