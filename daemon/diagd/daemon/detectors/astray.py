@@ -14,8 +14,10 @@ from diagd.daemon.detectors.families import Family, families
 from diagd.daemon.detectors.history import AGREED_BEFORE
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import Scene
+from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail
 
+ASTRAY = "astray"  # the key of such a cause
 VOTERS = 32  # ranks whose entries are counted
 MUCH = 2  # times as many
 
@@ -40,16 +42,25 @@ class Stray:
         return f"issued {count} of group {self.group} than the others, since #{self.seq} of group {self.other}"
 
 
-def astray(scene: Scene, waits: Mapping[int, Wait]) -> tuple[Stray, ...]:
-    """Of ranks that wait in collectives of several groups those that went another way before; none where not known.
+def strayed(state: JobState) -> tuple[Stray, ...]:
+    """Those that were found in this attempt while the job ran on; rings of long ago may have lost what told it."""
+    return state.strayed[1] if state.strayed is not None and state.strayed[0] == state.attempt else ()
+
+
+def waited_in(waits: Mapping[int, Wait]) -> dict[str, tuple[int, ...]]:
+    """The groups in whose collectives these ranks wait, with their members."""
+    return {wait.op.group: wait.members for wait in waits.values() if wait.kind == "collective" and wait.op.seq > 0}
+
+
+def astray(scene: Scene, groups: Mapping[str, tuple[int, ...]]) -> tuple[Stray, ...]:
+    """Of the members of several groups those that went another way; none where that is not known.
 
     Each has agreed with most ranks at so many places that this is no chance, and another rank of its own group still
     does: what only one half of a mesh does, such as an evaluation, is nobody's mistake.
     """
-    groups = {wait.op.group: wait.members for wait in waits.values() if wait.kind == "collective" and wait.op.seq > 0}
     if len(groups) < 2:
         return ()
-    tracks = {rank: _Track(scene.state.detail(rank)) for rank in _voters(scene, waits)}
+    tracks = {rank: _Track(scene.state.detail(rank)) for rank in _voters(scene, groups)}
     found = [
         strays
         for group, members in groups.items()
@@ -63,8 +74,8 @@ def astray(scene: Scene, waits: Mapping[int, Wait]) -> tuple[Stray, ...]:
     return max(clear, key=lambda strays: strays[0].more)  # one too few here is one too many there
 
 
-def _voters(scene: Scene, waits: Mapping[int, Wait]) -> list[int]:
-    near = sorted({*waits, *(member for wait in waits.values() for member in wait.members)})
+def _voters(scene: Scene, groups: Mapping[str, tuple[int, ...]]) -> list[int]:
+    near = sorted({member for members in groups.values() for member in members})
     return [r for r in [*near, *sorted(set(scene.state.details) - set(near))] if r in scene.state.details][:VOTERS]
 
 

@@ -16,6 +16,7 @@ ARRIVALS_PART = 0.5  # and ever more seldom: after so much of the time that the 
 ARRIVALS_SLOW_S = 2.0  # and where something does
 # The flight recorder of 2,000 entries takes a tenth of a second of a CPU, in the rank.
 RECORDER_SLOW_S = 5.0
+RECORDER_APART_S = 20.0  # so often where ranks hold different values
 SAMPLES = 40  # of a slow rank's stack tell where it is
 MOST_SAMPLED = 4
 MOST_COMPARED = 2  # ranks that are not slow, to hold what the slow ones do against
@@ -55,18 +56,24 @@ def attention(state: JobState) -> Attention:
 
 def _of_pace(state: JobState, alive: list[int]) -> Attention:
     """The job runs: seldom compare what its ranks do; where it may be slow, look when they meet and where they are."""
-    slow = suspects(state)
+    slow, apart = suspects(state), _is_apart(state)
     runs_s = state.now_s - _begun_s(state)
     calm_s = max(ARRIVALS_S, ARRIVALS_PART * (state.now_s - state.started_s))
+    calm_s = RECORDER_APART_S if apart else calm_s
     every_s = {r: (RECORDER_SLOW_S if _issues_unseen(state, r) else ARRIVALS_SLOW_S) if slow else calm_s for r in alive}
     arrivals = [r for r in alive if r in state.paces and state.now_s - state.paces[r].arrivals_read_s >= every_s[r]]
-    meet = tuple(arrivals[:MOST_RANKS]) if slow or runs_s >= ARRIVALS_S else ()
+    meet = tuple(arrivals[:MOST_RANKS]) if slow or apart or runs_s >= ARRIVALS_S else ()
     compare = {r for r in alive if _not_compared(state, r)}
     return Attention(
         stacks=tuple(r for r in (*slow[:MOST_SAMPLED], *_compared(state, slow)) if _is_sampled_too_little(state, r)),
         recorder=tuple(r for r in meet if _issues_unseen(state, r)),
         history=tuple(sorted(compare.union(meet)))[:MOST_RANKS],
     )
+
+
+def _is_apart(state: JobState) -> bool:
+    """Whether ranks were found to hold different values: what they have issued may tell why."""
+    return state.looked is not None and any(finding.kind.startswith("divergence.") for finding in state.looked[1])
 
 
 def _issues_unseen(state: JobState, rank: int) -> bool:

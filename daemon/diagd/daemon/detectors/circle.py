@@ -47,7 +47,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         names=tuple(sorted({w.op.group for w in waits.values() if w.op.group})),
         summary=tags or _summary(scene, component, waits, culprits, tie, odd.said, made),
         locations=locations,
-        causes=(_cause(scene, component, waits, tie, kind, tags, made),),
+        causes=(_cause(scene, component, waits, tie, kind, tags, made, odd.key),),
         step=scene.step(component),
         sure=True,
         since_s=max(w.since_s for w in waits.values()),
@@ -177,7 +177,8 @@ _APART = (
 
 
 def _cause(
-    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str, tags: str, made: str
+    scene: Scene, component: tuple[int, ...], waits: dict[int, Wait], tie: bool, kind: str, tags: str, made: str,
+    own_key: str,
 ) -> Cause:  # fmt: skip
     evidence = []
     path = _path(scene, component)
@@ -192,6 +193,8 @@ def _cause(
         key, text = "made", "every rank must make all groups, in one order, also those that it is no member of"
     elif tags:
         key, text = "tags", "the tags of a send and its receive differ; which of the two is right cannot be told"
+    elif own_key and not tie:
+        key = own_key
     elif tie:
         text += "; each order is as frequent as the other, so which is wrong cannot be told by a vote"
     return Cause(key, text, 0.95, Basis.OBSERVATION, tuple(evidence) or (Evidence(text, "probe"),))

@@ -29,8 +29,11 @@ FOLLOW: dict[str, tuple[str, ...]] = {
     "training.dead_parameters": ("training.loss_plateau",),
     "training.codebook_collapse": ("training.loss_spike", "training.loss_divergence", "training.loss_plateau"),
 }  # fmt: skip
+WRONG_VALUES = ("divergence.gradient", "divergence.parameter", "numerics.", "training.loss_")
 # Likewise by the key of the cause.
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
+    ("hang.collective_mismatch", "astray"): WRONG_VALUES,
+    ("hang.group_cycle", "astray"): WRONG_VALUES,
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
     ("training.lr_fault", "high"): ("numerics.gradient_vanishing", "training.loss_spike"),  # its units are dead
 }

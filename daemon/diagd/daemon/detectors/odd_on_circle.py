@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from diagd.daemon.detectors import history, words
-from diagd.daemon.detectors.astray import astray
+from diagd.daemon.detectors.astray import ASTRAY, astray, strayed, waited_in
 from diagd.daemon.detectors.history import RECV, SEND
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import Scene
@@ -17,6 +17,7 @@ class Odd(NamedTuple):
 
     ranks: tuple[int, ...]
     said: str
+    key: str = ""  # of a cause of its own
 
 
 def odd_on(scene: Scene, waits: Waits, *, unmatched: bool) -> Odd:
@@ -26,9 +27,10 @@ def odd_on(scene: Scene, waits: Waits, *, unmatched: bool) -> Odd:
         unmatched: A send or recv waits for a rank in a collective of the same group, or all are in sends and recvs.
     """
     left = left_alone(waits) if unmatched else ()
-    if strays := astray(scene, waits):
+    before = tuple(stray for stray in strayed(scene.state) if stray.rank in waits)
+    if strays := before or astray(scene, waited_in(waits)):
         ranks = tuple(stray.rank for stray in strays)
-        return Odd(ranks, f"{words.verb(ranks, 'has', 'have')} {strays[0].said}")
+        return Odd(ranks, f"{words.verb(ranks, 'has', 'have')} {strays[0].said}", ASTRAY)
     for rule, one, several in _RULES:
         if ranks := rule(scene, waits, left):
             return Odd(ranks, words.verb(ranks, one, several))

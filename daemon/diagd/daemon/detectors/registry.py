@@ -11,6 +11,7 @@ from diagd.daemon.detectors import (
     counters,
     data,
     divergence,
+    drifted,
     dtypes,
     elsewhere,
     ended,
@@ -200,6 +201,7 @@ PROMPT: tuple[Detector, ...] = (
     ended.ended,
     mismatch.mismatches,
     silent.silent,
+    drifted.drifted,
     _roots,
     slow.slow,
 )

@@ -48,6 +48,8 @@ class JobState:
     # when it was looked at last, with what was found.
     look_again_s: float = 0.0
     looked: tuple[float, list[Any]] | None = None
+    # The attempt in which ranks were found to have left the others' way while the job ran on, and who: it stays so.
+    strayed: tuple[int, tuple[Any, ...]] | None = None
     # (group, rank) -> why it is not known what the rank has entered there; group "" for all. Only with dumps.
     not_known: dict[tuple[str, int], str] = field(default_factory=dict)
 
