@@ -43,6 +43,15 @@ def test_else_nobody_is(job: Job) -> None:
     assert job.find() == ()
 
 
+def test_of_a_group_of_all_ranks_what_one_has_left_out_shows_in_the_values_better() -> None:
+    mesh = (
+        Mesh().runs(range(4), "world", "dp", times=10).runs((0, 1, 2), "world").runs(range(4), "world", "dp", times=10)
+    )
+    mesh.job.train(*range(4), step_s=0.5).passes(2)
+    mesh.job.state.looked = (mesh.job.now_s, [apart()])
+    assert mesh.job.find() == ()
+
+
 def test_it_stands_though_the_flight_recorders_are_not_at_hand_any_more_and_not_after_a_restart() -> None:
     job = running(found=apart())
     first = job.finds()

@@ -24,11 +24,17 @@ def drifted(scene: Scene) -> Iterator[Finding]:
         return
     if not strayed(state) and _is_apart(scene):
         strays = astray(scene, _groups(scene))
-        # For less than that an operation of a thread in the background may be under way.
-        if all(stray.places >= AGREED_BEFORE for stray in strays):
+        # For less than that an operation of a thread in the background may be under way. In a group of all ranks, as
+        # where one has left its gradients out, what it did to the values is the better word.
+        if all(stray.places >= AGREED_BEFORE and _is_of_parts(scene, stray) for stray in strays):
             state.strayed = state.attempt, strays
     if known := strayed(state):
         yield _finding(scene, known)
+
+
+def _is_of_parts(scene: Scene, stray: Stray) -> bool:
+    groups = _groups(scene)
+    return all(len(groups.get(group, ())) < scene.state.world_size for group in (stray.group, stray.other))
 
 
 def _is_apart(scene: Scene) -> bool:
