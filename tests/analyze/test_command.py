@@ -169,6 +169,8 @@ def test_who_waits_for_a_stopped_rank_is_named_though_its_flight_recorder_cannot
     assert (incident["kind"], incident["ranks"], incident["waiting_ranks"]) == ("hang.rank_stopped", [1], [0, 2])
     assert incident["op"] == {"name": "ALLREDUCE", "seq": 46}
     assert found["notes"] == ["rank 1 left nothing of its flight recorder: the process is stopped"]
+
+
 @pytest.mark.parametrize(
     ("told", "severity"),
     [('{"hang_after_s": 1.0}', "critical"), ('{"hang_after_s": 3600}', "warning"), ("{", "warning"), (None, "warning")],

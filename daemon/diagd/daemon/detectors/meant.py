@@ -138,7 +138,7 @@ def _is_reduced_in_vain(state: JobState, weight: Entry, models: Models) -> bool:
     for gradient in _gradients(weight, models):
         given = gradient.agreement
         lately = [step for step, _ in given.parts if step >= seen.first_unequal]
-        was_equal = given.times - len(given.parts) >= SEEN_TWICE and given.last_equal <= seen.first_unequal
+        was_equal = given.times - len(given.parts) >= SEEN_TWICE and given.last_equal < seen.first_unequal
         if was_equal and lately and given.parts[0][0] > given.last_equal:
             return meet_as_before(state, weight.infos, given.last_equal, seen.first_unequal)
     return False
