@@ -7,7 +7,7 @@ PROTO_PYTHON := $(PROTO_VENV)/bin/python
 PROTO_BASE := proto/base.binpb
 PYTEST_ARGS ?=
 PROTO_SOURCES := $(shell find proto/diagd -name '*.proto')
-NATIVE_SOURCES := cuda_ext/diagd/cuda_ext/digest.c $(wildcard probes/diagd/probes/native/*.[ch])
+NATIVE_SOURCES := $(wildcard cuda_ext/diagd/cuda_ext/*.[ch]) $(wildcard probes/diagd/probes/native/*.[ch])
 CUDA_SOURCES := $(shell find cuda_ext -name '*.cu')
 NVCC := $(shell command -v nvcc 2>/dev/null)
 

@@ -1,4 +1,4 @@
-"""Compiles the digest's compiled path: `python -m diagd.cuda_ext.build`; the installation does it by itself.
+"""Compiles the digests' compiled paths: `python -m diagd.cuda_ext.build`; the installation does it by itself.
 
 Imports the standard library alone, as it also runs before diagd is installed.
 """
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().with_name("digest.c")
+SOURCES = SOURCE, SOURCE.with_name("additive.c")
 LIBRARY = SOURCE.with_name("_digest.so")
 # The last four let sums of floating-point numbers be vectorised; NaN and infinity keep their meaning.
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-Wall", "-Wextra",
@@ -33,7 +34,7 @@ def build(library: Path = LIBRARY) -> str:
     part = library.with_suffix(f".{os.getpid()}.part")
     try:
         subprocess.run(
-            [*command, *FLAGS, str(SOURCE), "-o", str(part)], check=True, capture_output=True, timeout=LIMIT_S
+            [*command, *FLAGS, *map(str, SOURCES), "-o", str(part)], check=True, capture_output=True, timeout=LIMIT_S
         )
         part.replace(library)  # never into a file that a process has loaded
     except subprocess.CalledProcessError as error:

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diagd.cuda_ext.definition import SELF_TEST_BYTES, SELF_TEST_DIGEST, self_test_bytes
 from diagd.cuda_ext.sums import Sums
@@ -44,16 +44,25 @@ class Library:
     def __init__(self, path: Path = LIBRARY) -> None:
         if not path.is_file():
             raise FileNotFoundError(f"{path.name} was not built (python -m diagd.cuda_ext.build)")
-        try:
-            self._digest = ctypes.CDLL(str(path)).diagd_digest
-        except AttributeError as error:
-            raise ValueError(f"{path.name} is another version's") from error
+        self._path, self._library = path, ctypes.CDLL(str(path))
+        self._digest = self.find("diagd_digest")
         self._digest.restype = None
         data = self_test_bytes()
         memory = ctypes.create_string_buffer(data, SELF_TEST_BYTES)
         (found,) = self.sums([Piece(ctypes.addressof(memory), SELF_TEST_BYTES, 0, 0)])
         if found.digest(SELF_TEST_BYTES, 0).bits != SELF_TEST_DIGEST:
             raise ValueError(f"{path.name} follows another definition: install diagd anew")
+
+    def find(self, name: str) -> Any:
+        """One of its functions.
+
+        Raises:
+            ValueError: It has none of that name: it is another version's.
+        """
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise ValueError(f"{self._path.name} is another version's") from error
 
     def sums(self, pieces: Sequence[Piece]) -> list[Sums]:
         """One after the other, in one call."""

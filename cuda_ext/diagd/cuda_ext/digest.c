@@ -2,19 +2,12 @@
  *
  * Plain C without Python's or torch's headers, loaded by ctypes (compiled.py): one library serves every version of both.
  */
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the digest is defined on little-endian words, and this machine is big-endian"
-#endif
+#include "mix.h"
 
-#define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
 #define BLOCK ((size_t)1 << 15) /* words */
 #define TILE ((size_t)512)      /* words: what stays in the first-level cache between the two readings of it */
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* A tensor's elements may begin at any byte, and are read as words whatever they are. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) word;
@@ -28,12 +21,6 @@ struct sums {
     double square_sum; /* this and the next over finite elements */
     double absmax;
 };
-
-INLINE uint64_t mix(uint64_t value) {
-    value = (value ^ (value >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return value ^ (value >> 31);
-}
 
 /* Adds `words` words, the first of them at `place` in its block, to a and b. */
 INLINE void add_words(const word *data, size_t words, size_t place, uint64_t *a, uint64_t *b) {
@@ -175,18 +162,18 @@ INLINE void digest_all(ARGUMENTS) {
     }
 
 #if defined(__x86_64__)
-COMPILED_FOR(digest_avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,prefer-vector-width=512")
-COMPILED_FOR(digest_avx2, "avx2,fma")
+COMPILED_FOR(digest_avx512, AVX512)
+COMPILED_FOR(digest_avx2, AVX2)
 #endif
 
 /* Adds to out[i] the bytes at address[i], of which the first begins the block `first_block[i]`. */
 void diagd_digest(ARGUMENTS) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    if (has_avx512()) {
         digest_avx512(count, address, nbytes, first_block, kind, out);
         return;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (has_avx2()) {
         digest_avx2(count, address, nbytes, first_block, kind, out);
         return;
     }

@@ -33,13 +33,14 @@ _MAGNITUDES = {
 }
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """The int64 of the same bits."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 @cache
 def _keys(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    both = torch.tensor([[_signed(key), _signed(odd)] for key, odd in keys()], dtype=torch.int64)
+    both = torch.tensor([[signed(key), signed(odd)] for key, odd in keys()], dtype=torch.int64)
     return both[:, 0].contiguous().to(device), both[:, 1].contiguous().to(device)
 
 
@@ -114,12 +115,13 @@ def _blocks_on_device(rows: torch.Tensor, first_block: int) -> torch.Tensor:
     a = (x * (x >> 32)).sum(1)
     b = x.mul_(odd[: rows.shape[1]]).sum(1)
     place = torch.arange(len(rows), device=rows.device) + (first_block + 1)
-    return _mix(b + _mix(a + place * _signed(GOLDEN)))
+    return mixed(b + mixed(a + place * signed(GOLDEN)))
 
 
-def _mix(value: torch.Tensor) -> torch.Tensor:
-    value = (value ^ _shifted(value, 30)) * _signed(0xBF58476D1CE4E5B9)
-    value = (value ^ _shifted(value, 27)) * _signed(0x94D049BB133111EB)
+def mixed(value: torch.Tensor) -> torch.Tensor:
+    """`mix` of each, int64."""
+    value = (value ^ _shifted(value, 30)) * signed(0xBF58476D1CE4E5B9)
+    value = (value ^ _shifted(value, 27)) * signed(0x94D049BB133111EB)
     return value ^ _shifted(value, 31)
 
 
