@@ -28,6 +28,16 @@ def load() -> Any:
     return __import__(f"{_PACKAGE}.digest", None, None, ["begin"])
 
 
+def load_adding() -> Any:
+    """The module of the digests that add up.
+
+    Raises:
+        ImportError: As for load().
+    """
+    load()
+    return __import__(f"{_PACKAGE}.adding", None, None, ["begin"])
+
+
 def _load_package() -> None:
     """Make the package known by its place: an import by name would look for `diagd`, which can be the job's own."""
     folder = next((place for place in _PLACES if (place / "__init__.py").is_file()), None)

@@ -15,6 +15,7 @@ from diagd.probes.state import STATE
 PERIOD_S = 0.25
 _TIMED = 16  # one in so many ticks is timed
 ERRANDS: deque[Callable[[], None]] = deque(maxlen=32)  # small work off the step path that a probe has for this thread
+LOOKS: list[Callable[[], None]] = []  # what is looked at each time, in next to no time; none of it raises
 _stop = threading.Event()
 _thread: threading.Thread | None = None
 _registered = False
@@ -80,6 +81,8 @@ def _tick() -> None:
     if living:
         _count(living)
     HANDLED.look()
+    for look in LOOKS:
+        look()
     if ERRANDS:
         ERRANDS.popleft()()
 

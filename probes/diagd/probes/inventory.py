@@ -41,9 +41,8 @@ class Found(NamedTuple):
 
     def is_empty(self) -> bool:
         """Whether nothing of it lies here at all, as of a tensor that has fewer rows than there are shards."""
-        table = self.module.__dict__.get("_parameters" if self.kind == Kind.PARAMETER else "_buffers") or {}
-        tensor = table.get(self.leaf)
-        if tensor is not None and _is_dtensor(tensor):
+        tensor = entry(self)
+        if tensor is not None and is_dtensor(tensor):
             tensor = tensor._local_tensor
         return tensor is None or (_is_plain(tensor) and not tensor.numel())
 
@@ -57,10 +56,19 @@ class _Place(NamedTuple):
     placement: Placement
 
 
+def entry(found: Found) -> Any:
+    """The parameter or buffer that its module has under its name now, whatever that is."""
+    return _entry(found.module, found.leaf, found.kind)
+
+
 def held(module: Any, leaf: str, kind: Kind) -> Any:
     """A module's parameter or buffer, of a DTensor the part that lies here; None where there is none to read."""
+    return local(_entry(module, leaf, kind))
+
+
+def _entry(module: Any, leaf: str, kind: Kind) -> Any:
     table = module.__dict__.get("_parameters" if kind == Kind.PARAMETER else "_buffers") or {}
-    return local(table.get(leaf))
+    return table.get(leaf)
 
 
 def reader(module: Any, leaf: str, kind: Kind) -> Callable[[], Any]:
@@ -73,7 +81,7 @@ def local(tensor: Any) -> Any:
     """The plain tensor behind it; None where its memory is not to be read."""
     if tensor is None:
         return None
-    if _is_dtensor(tensor):
+    if is_dtensor(tensor):
         tensor = tensor._local_tensor
     strided = sys.modules["torch"].strided
     if not _is_plain(tensor) or tensor.layout is not strided or tensor.device.type not in ("cpu", "cuda"):
@@ -212,14 +220,15 @@ def _placed_alike(found: list[_Place]) -> list[_Place]:
 
 
 def _placed(tensor: Any, here: Wrapped, said: Placement) -> Placement:
-    if _is_dtensor(tensor):
+    if is_dtensor(tensor):
         return of_dtensor(tensor)
     if id(tensor) in here.unsynced:
         return here.parameters
     return PLAIN if id(tensor) in here.ignored else said
 
 
-def _is_dtensor(tensor: Any) -> bool:
+def is_dtensor(tensor: Any) -> bool:
+    """Whether it is split or replicated over a mesh."""
     return type(tensor).__name__ == "DTensor" and hasattr(tensor, "_spec")
 
 

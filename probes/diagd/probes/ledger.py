@@ -3,14 +3,14 @@
 Every rank takes the same tensor after the same step, so that the digests can be compared without any rank's asking
 another. All are taken before the first step and after the first few; after that each once in a turn of steps, and its
 gradient as the optimizer is given it in that step. A rank without others writes down what its tensors are, and takes no
-digests.
+digests but those that it is asked for.
 """
 
 import sys
 import weakref
 from typing import Any
 
-from diagd.probes import aliases, digest, dtypes, gradients, inventory, registered, states, sweeps, turns
+from diagd.probes import aliases, digest, dtypes, gradients, heartbeat, inventory, registered, states, sweeps, turns
 from diagd.probes.box import ledger as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Flag, LedgerWriter
@@ -18,6 +18,7 @@ from diagd.probes.guard import Patches, Probe, wrapper
 from diagd.probes.ledger_rows import TURN, Row, Rows
 from diagd.probes.named import NAMED
 from diagd.probes.registered import REGISTERED
+from diagd.probes.snapshots import Snapshot
 from diagd.probes.state import STATE
 
 EARLY_BYTES = 1 << 30  # of a model larger than this, all only before the first step
@@ -66,12 +67,15 @@ def install(probe: Probe, module: Any) -> None:
         _patches.replace(module.Join, "__enter__", wrapper(probe, _joining, _ignore, _ignore))
         return
     STATE.listeners.append(_at_switch)
+    heartbeat.LOOKS.append(_look_for_request)
     _joined.append(turns.join(probe, _following, before=_before, after=_after, passed=_passed))
 
 
 def remove() -> None:
     """Take the hooks away."""
     registered.end()
+    if _look_for_request in heartbeat.LOOKS:
+        heartbeat.LOOKS.remove(_look_for_request)
     _patches.undo()
     while _joined:
         turns.leave(_joined.pop().probe)
@@ -80,6 +84,12 @@ def remove() -> None:
 def _wake() -> None:
     for turn in _joined:
         turn.wake()
+
+
+def _look_for_request() -> None:
+    """In the thread of diagd's: a rank without others looks at none of its steps, and has to be woken for a request."""
+    if LEDGER.alone and sweeps.is_asked(LEDGER.rows.writer):
+        _wake()
 
 
 def _ignore(*_: Any) -> None:
@@ -108,6 +118,7 @@ def _before(optimizer: Any) -> None:
     if LEDGER.off or not STATE.recording or _is_within(optimizer):
         return
     _take_late()
+    sweeps.before_step()
     known = LEDGER.optimizers.get(id(optimizer))
     if known is None or known() is not optimizer:
         _meet(optimizer)
@@ -205,6 +216,16 @@ def _look_after(optimizer: Any) -> None:
         late = [] if ledger.within is not None or ledger.alone else [row for row in due if row.late]
         ledger.late = late, step
         _take([row for row in due if not row.late] if late else due, step)
+    if (snapshot := sweeps.due_snapshot(step)) is not None:
+        _take_snapshot(snapshot)
+
+
+def _take_snapshot(snapshot: Snapshot) -> None:
+    """Of all that there is after this step, on request."""
+    optimizers = [one for ref in LEDGER.optimizers.values() if (one := ref()) is not None]
+    snapshot.take(optimizers, later=LEDGER.within is None and not LEDGER.alone)
+    if LEDGER.alone and LEDGER.rows.writer is not None:  # nothing else was asked for, and this step may be the last
+        sweeps.settle(LEDGER.rows.writer)
 
 
 def _take_late() -> None:
@@ -232,7 +253,7 @@ def _next(step: int) -> int:
         return step + 1
     anew = max(_again_at(), step) + 1 if REGISTERED.anew else turns.NEVER
     if ledger.alone:
-        return anew
+        return min(anew, sweeps.serving(step))
     return min(anew, sweeps.following(step), ledger.rows.following(step))
 
 

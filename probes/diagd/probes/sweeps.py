@@ -14,6 +14,7 @@ from diagd.probes import digest, turns
 from diagd.probes.box.ledger import LedgerWriter
 from diagd.probes.box.requests import LATE, Request, Target
 from diagd.probes.signals import SIGNALS
+from diagd.probes.snapshots import Snapshot
 
 MOST_TOLD = 8  # tensors whose versions are told
 RARE = 2  # tensors
@@ -39,6 +40,7 @@ class Sweep:
         self.begun = False
         self.with_gradients = False
         self.pending: list[tuple[int, list[int], digest.Pending]] = []  # row, edges
+        self.snapshot: Snapshot | None = None
 
     def takes_all(self, step: int) -> bool:
         """Whether all that is compared is to be digested in and after this step."""
@@ -54,10 +56,29 @@ SWEEP = Sweep()
 
 def following(step: int) -> int:
     """The next step at which to look for a request, or to serve one."""
-    request = SWEEP.request
-    if request is None:
-        return turns.small(step)
-    return max(request.step, step + 1)
+    return turns.small(step) if SWEEP.request is None else serving(step)
+
+
+def serving(step: int) -> int:
+    """The next step at which to serve the request that was taken up."""
+    return max(SWEEP.request.step, step + 1) if SWEEP.request is not None else turns.NEVER
+
+
+def is_asked(writer: LedgerWriter | None) -> bool:
+    """Whether there is a request that was not looked at yet; for any thread."""
+    return writer is not None and writer.request(SWEEP.seen if SWEEP.writer is writer else 0) is not None
+
+
+def due_snapshot(step: int) -> Snapshot | None:
+    """The one that is to be taken after this step."""
+    found = SWEEP.snapshot
+    return found if found is not None and found.step == step and not found.begun else None
+
+
+def before_step() -> None:
+    """What was to be read as the next step finds it is read now."""
+    if SWEEP.snapshot is not None:
+        SWEEP.snapshot.take_late()
 
 
 def after_step(
@@ -89,6 +110,7 @@ def _take_up(request: Request, writer: LedgerWriter, step: int) -> None:
         writer.answer(request.serial, LATE)
     else:
         SWEEP.request, SWEEP.begun = request, False
+        SWEEP.snapshot = Snapshot(writer.path, request.serial, request.step) if request.sums else None
 
 
 def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row], missing: Iterable[int]) -> None:
@@ -96,11 +118,24 @@ def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row
         return
     if step == request.step:
         SWEEP.begun = True
-        _begin(request.targets, rows)
+        if request.everything or request.targets:
+            _begin(request.targets, rows)
     _collect(writer, request.step)
     if step > request.step and not SWEEP.pending and all(one > request.step for one in missing):
-        SWEEP.request = None
-        writer.answer(request.serial, request.step if SWEEP.begun else LATE)  # the step may not have been recorded
+        settle(writer)
+
+
+def settle(writer: LedgerWriter) -> None:
+    """Answer the request, of which all else is done, once its snapshot is."""
+    request, snapshot = SWEEP.request, SWEEP.snapshot
+    if request is None:
+        return
+    if snapshot is not None and SWEEP.begun:
+        snapshot.settle()
+        if not snapshot.written:
+            return
+    SWEEP.request = SWEEP.snapshot = None
+    writer.answer(request.serial, request.step if SWEEP.begun else LATE)  # the step may not have been recorded
 
 
 def _begin(targets: Sequence[Target], rows: Sequence[Row]) -> None:

@@ -17,6 +17,7 @@ from diagd.probes.box.layout import Live
 from diagd.probes.box.reader import BadBox, BoxReader
 
 _BOX_NAME = re.compile(r"(\d+)-(\d+)\.box")
+_BESIDE = "ledger", "signals", "sums", "sums-part"  # files of the same name
 _SETTLED_NS = 2_500_000_000  # file systems keep times by ticks of some milliseconds, some by whole seconds
 _UNFINISHED_LOOKS = 20  # a box may be found while it is being made; after so many looks it counts as bad
 
@@ -156,7 +157,7 @@ class BoxFolder:
 
     def remove(self, box: Box) -> None:
         """Delete a dead box and what belongs to it, after it was reported."""
-        beside = (f"{box.path.stem}.ledger", f"{box.path.stem}.signals", f"{box.pid}.fr.sock", f"{box.pid}.stacks")
+        beside = (*(f"{box.path.stem}.{kind}" for kind in _BESIDE), f"{box.pid}.fr.sock", f"{box.pid}.stacks")
         for name in (box.path.name, *beside):
             with contextlib.suppress(OSError):
                 (box.path.parent / name).unlink()

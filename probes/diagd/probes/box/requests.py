@@ -4,7 +4,7 @@ The agent writes it into the rank's file and goes its way; the rank looks there 
 for the other. A request names a step that no rank has reached yet, so that all take the same tensors after that step; a
 rank that has made it already says so. The serial is written last, and is 0 meanwhile.
 
-    serial | step | everything | number of targets | targets: row, first, stop, parts
+    serial | step | what (bits) | number of targets | targets: row, first, stop, parts
 """
 
 import os
@@ -15,6 +15,7 @@ MAX_TARGETS = 16
 FIELDS = 4  # of the head and of each target: int64 each
 SIZE = 8 * FIELDS * (1 + MAX_TARGETS)
 MAX_PARTS = 64  # of a target
+_EVERYTHING, _SUMS = 1, 2  # bits
 LATE = -1  # the answer of a rank that was past the step
 
 
@@ -34,12 +35,14 @@ class Target(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Digest these after this step, and where `everything` all else that is compared as well."""
+    """Digest these after this step, where `everything` all else that is compared as well, and where `sums` tell what
+    all tensors add up to (sums.py)."""
 
     serial: int  # from 1
     step: int
     everything: bool = False
     targets: tuple[Target, ...] = ()
+    sums: bool = False
 
 
 def write(fd: int, at: int, request: Request) -> None:
@@ -51,7 +54,8 @@ def write(fd: int, at: int, request: Request) -> None:
     """
     if len(request.targets) > MAX_TARGETS:
         raise ValueError(f"{len(request.targets)} targets in a request; at most {MAX_TARGETS} have room")
-    numbers = [request.step, int(request.everything), len(request.targets), *(n for t in request.targets for n in t)]
+    what = _EVERYTHING * request.everything | _SUMS * request.sums
+    numbers = [request.step, what, len(request.targets), *(n for t in request.targets for n in t)]
     os.pwrite(fd, bytes(8), at)  # not through a map: of a file that was cut off, that would be the writer's death
     os.pwrite(fd, struct.pack(f"<{len(numbers)}q", *numbers), at + 8)
     os.pwrite(fd, struct.pack("<q", request.serial), at)
@@ -59,9 +63,10 @@ def write(fd: int, at: int, request: Request) -> None:
 
 def read(numbers: memoryview, at: int) -> Request | None:
     """The request there; None where there is none, or it is just being written. `at`: in numbers."""
-    serial, step, everything, count = numbers[at : at + FIELDS]
+    serial, step, what, count = numbers[at : at + FIELDS]
     if not (serial > 0 and 0 <= count <= MAX_TARGETS):
         return None
     words = numbers[at + FIELDS : at + FIELDS * (1 + count)].tolist()
     targets = tuple(Target(*words[first : first + FIELDS]) for first in range(0, len(words), FIELDS))
-    return Request(serial, step, bool(everything), targets) if numbers[at] == serial else None
+    request = Request(serial, step, bool(what & _EVERYTHING), targets, bool(what & _SUMS))
+    return request if numbers[at] == serial else None
