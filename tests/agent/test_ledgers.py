@@ -1,6 +1,8 @@
 """A rank's ledger: what the rank writes is what the aggregator's state gets, once, over the wire."""
 
+import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from diagd.daemon.agent.wire import ledger_message
 from diagd.daemon.state.apply import BadMessage, ledger_values
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.probes.box import ledger as layout
+from diagd.probes.box import sums
 from diagd.probes.box.ledger import Flag, Kind, LedgerWriter, Tensor
 from diagd.probes.box.requests import Request
 from diagd.proto.v1.agent_pb2 import Window
@@ -204,3 +207,16 @@ def test_samples_that_do_not_fit_together_are_refused() -> None:
     message.steps = b""
     with pytest.raises(BadMessage):
         ledger_values(Window(ledgers=[message]))
+
+
+def test_what_a_rank_tells_beside_its_ledger_comes_with_the_answer_once(writer: LedgerWriter) -> None:
+    reader = LedgerReader(writer.path, 0, 7)
+    sums.write(writer.path.with_suffix(sums.SUFFIX), 3, 9, [["parameter", "w"]])
+    assert reader.news() is None  # it is told when the request is done
+    writer.answer(3, 9)
+    news = read(reader)
+    assert json.loads(zlib.decompress(news.sums))["tensors"] == [["parameter", "w"]]
+    assert ledger_values(Window.FromString(Window(ledgers=[ledger_message(news)]).SerializeToString())) == [news]
+    writer.answer(4, 12)  # of another kind of request
+    news = read(reader)
+    assert (news.answered, news.sums) == (4, b"")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from tests.aggregator.fakes import FakeJudge, incident
@@ -63,10 +63,30 @@ def test_the_ledger_tells_by_step_which_ranks_hold_what(hub: Hub, address: str) 
     told = [LedgerNews(rank, rank, 0, (weight, gradient), (0, 0, 1), (0, 5, 5), (-1, rank, 9)) for rank in (0, 1)]
     hub.find("job").state.tensors.apply(told, 2)
     document = get(address, "/api/v1/ledger")
-    assert document["schema"] == "diagd.ledger/1"
+    assert document["schema"] == "diagd.ledger/2"
     (one,) = document["tensors"]
     assert (one["name"], one["kind"], one["shape"], one["placement"]) == ("Net.w", "parameter", [2, 3], "ddp")
     assert one["digests"] == {"0": {"f" * 16: "0,1"}, "5": {"0" * 16: "0", "0" * 15 + "1": "1"}}
+
+
+def test_a_ledger_of_one_step_is_wanted_with_post_alone(hub: Hub, address: str) -> None:
+    def post(path: str) -> Any:
+        with urlopen(Request(f"http://{address}{path}", method="POST"), timeout=5) as answer:
+            return json.load(answer)
+
+    assert get(address, "/api/v1/ledger/save")["phase"] == "none"
+    assert post("/api/v1/ledger/save?step=7&job_id=job")["number"] == 1
+    told = get(address, "/api/v1/ledger/save")
+    assert (told["number"], told["phase"], told["step"], told["at"]) == (1, "wanted", None, None)
+    assert hub.find("job").saves.now.wanted_step == 7
+    for path, status in (
+        ("/api/v1/ledger", 404),
+        ("/api/v1/ledger/save?step=x", 400),
+        ("/api/v1/ledger/save?job_id=y", 404),
+    ):
+        with pytest.raises(HTTPError) as error:
+            post(path)
+        assert error.value.code == status
 
 
 def test_metrics_are_text(address: str) -> None:

@@ -21,11 +21,11 @@ class Answer:
     body: str
 
 
-Get = Callable[[str, Mapping[str, str]], Answer]  # path, query
+Get = Callable[[str, Mapping[str, str]], Answer]  # path, query; likewise for POST
 Refused = Callable[[str, str, int, str], DiagdError]  # what for, host, port, reason
 
 
-def _handler(get: Get) -> type[BaseHTTPRequestHandler]:
+def _handler(get: Get, post: Get | None) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         server_version = "diagd"
         sys_version = ""
@@ -33,8 +33,18 @@ def _handler(get: Get) -> type[BaseHTTPRequestHandler]:
         timeout: ClassVar[float] = SLOW_CLIENT_S
 
         def do_GET(self) -> None:
+            self._answer(get)
+
+        def do_POST(self) -> None:
+            self.close_connection = True  # a body, if there is one, is not read
+            if post is None:
+                self.send_error(501, "only GET is known here")
+            else:
+                self._answer(post)
+
+        def _answer(self, ask: Get) -> None:
             parts = urlsplit(self.path)
-            answer = get(parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
+            answer = ask(parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
             body = answer.body.encode()
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
@@ -59,10 +69,10 @@ class _Server(ThreadingHTTPServer):
 
 
 class HttpServer:
-    """Answers GET requests with `get`, called in a thread of the request's own."""
+    """Answers GET requests with `get`, and POST with `post`, called in a thread of the request's own."""
 
-    def __init__(self, get: Get, host: str, port: int, refused: Refused) -> None:
-        self._get, self._refused = get, refused
+    def __init__(self, get: Get, host: str, port: int, refused: Refused, post: Get | None = None) -> None:
+        self._get, self._post, self._refused = get, post, refused
         self._host, self._port = host, port
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -79,7 +89,7 @@ class HttpServer:
             DiagdError: The address cannot be had.
         """
         try:
-            self._server = _Server((self._host, self._port), _handler(self._get))
+            self._server = _Server((self._host, self._port), _handler(self._get, self._post))
         except OSError as exc:
             raise self._refused("HTTP", self._host, self._port, exc.strerror or str(exc)) from exc
         # Every half second it looks whether it is to stop; more often costs more than it serves.

@@ -55,8 +55,8 @@ SWEEP = Sweep()
 
 
 def following(step: int) -> int:
-    """The next step at which to look for a request, or to serve one."""
-    return turns.small(step) if SWEEP.request is None else serving(step)
+    """The next step at which to look for a request, or to serve one; a later one takes the place of an earlier one."""
+    return min(turns.small(step), serving(step))
 
 
 def serving(step: int) -> int:
@@ -96,16 +96,18 @@ def after_step(
         return False
     if SWEEP.writer is not writer:
         SWEEP.__init__(writer)  # type: ignore[misc]  # another process's, or anew
-    if SWEEP.request is not None:
-        _serve(SWEEP.request, writer, step, rows, missing)
-    elif (request := writer.request(SWEEP.seen)) is not None:
+    request = writer.request(SWEEP.seen) if SWEEP.request is None or not SWEEP.begun else None
+    if request is not None:
         SWEEP.with_gradients = is_small
         _take_up(request, writer, step)
+    elif SWEEP.request is not None:
+        _serve(SWEEP.request, writer, step, rows, missing)
     return SWEEP.takes_all(step)
 
 
 def _take_up(request: Request, writer: LedgerWriter, step: int) -> None:
     SWEEP.seen = request.serial
+    SWEEP.request = SWEEP.snapshot = None
     if request.step <= step:
         writer.answer(request.serial, LATE)
     else:

@@ -4,6 +4,7 @@ import logging
 import mmap
 import os
 import time
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from diagd.daemon.agent.boxes import parse_ranks
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.probes.box import ledger as layout
-from diagd.probes.box import requests
+from diagd.probes.box import requests, sums
 from diagd.probes.box.ledger import BESIDE, Flag, Kind, Number, Tensor
 from diagd.probes.box.requests import Request
 
 log = logging.getLogger(__name__)
 
+MAX_SUMS_BYTES = 64 << 20  # some 400,000 tensors; a third of it after compression
 BEING_MADE_S = 10.0  # a busy machine takes long to allocate some megabytes
 
 _KINDS = {Kind.PARAMETER: "parameter", Kind.BUFFER: "buffer", Kind.STATE: "state", Kind.GRADIENT: "gradient"}
@@ -60,6 +62,7 @@ class LedgerReader:
         self._parts = parts.reshape(layout.MAX_PARTS, layout.PART_FIELDS)
         self._rows = self._seen = self._step = 0
         self._seen_parts = 0
+        self._sums_ns = 0  # when what was told of them last was written
         self._told: tuple[int, ...] = (0,) * 5  # the numbers as they were told last
         self._seldom = np.zeros(layout.MAX_ROWS, np.bool_)  # rows that are sampled so seldom that none is left out
 
@@ -74,6 +77,7 @@ class LedgerReader:
         told = answered, newest, newest_part, rows, self._number(Number.LEFT_OUT)
         if rows == first and told == self._told:
             return None
+        told_sums = self._sums() if answered != self._told[0] else b""
         self._told = told
         tensors = tuple(_info(layout.read_tensor(self._map, row)) for row in range(first, rows))
         for row, info in enumerate(tensors, first):
@@ -87,7 +91,7 @@ class LedgerReader:
             self.rank, self.pid, first, tensors,
             samples[:, 1].tolist(), samples[:, 2].tolist(), samples[:, 3].tolist(), told[-1],
             parts[:, 1].tolist(), parts[:, 2].tolist(), parts[:, 3].tolist(), parts[:, 4].tolist(),
-            parts[:, 5].tolist(), answered, answer,
+            parts[:, 5].tolist(), answered, answer, told_sums,
         )  # fmt: skip
 
     def ask(self, request: Request) -> None:
@@ -105,6 +109,21 @@ class LedgerReader:
     def forget_sent(self) -> None:
         """Describe all tensors anew: who was told is gone."""
         self._rows = 0
+
+    def _sums(self) -> bytes:
+        """What the rank has told beside its ledger, in answer to the request that it has just done; mostly nothing."""
+        path = self.path.with_suffix(sums.SUFFIX)
+        try:
+            made_ns = path.stat().st_mtime_ns
+            if made_ns == self._sums_ns:
+                return b""  # of an earlier one
+            told, self._sums_ns = path.read_bytes(), made_ns
+        except OSError:
+            return b""
+        if len(told) > MAX_SUMS_BYTES:
+            log.warning("what rank %d tells of its tensors is not read: %d bytes", self.rank, len(told))
+            return b""
+        return zlib.compress(told, 1)
 
     def _number(self, which: Number) -> int:
         return int(self._numbers[layout.NUMBERS_AT // 8 + which])

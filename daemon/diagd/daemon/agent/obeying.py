@@ -14,7 +14,7 @@ def ask_all(observer: Looks, command: DigestCommand) -> None:
     for one in command.requests:
         targets = tuple(Target(target.row, target.first, target.stop, target.parts) for target in one.targets)
         try:
-            observer.ask(one.rank, one.pid, Request(one.serial, one.step, one.everything, targets))
+            observer.ask(one.rank, one.pid, Request(one.serial, one.step, one.everything, targets, one.sums))
         except (OSError, ValueError) as exc:
             failed.append(str(exc))
     if failed:

@@ -83,6 +83,7 @@ def ledger_message(news: LedgerNews) -> agent_pb2.Ledger:
         left_out=news.left_out,
         answered=news.answered,
         answer=news.answer,
+        sums=news.sums,
         **{
             name: np.array(getattr(news, name), dtype=kind).tobytes()
             for name, kind in (SAMPLE_DTYPES | PART_DTYPES).items()

@@ -10,12 +10,13 @@ from typing import Any
 from diagd.daemon.aggregator.calm import Calm
 from diagd.daemon.aggregator.judging import SAID, Attends, Judge, Link
 from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.aggregator.saving import Saves
 from diagd.daemon.aggregator.suspicions import Suspicions
-from diagd.daemon.aggregator.sweeping import Sweeps
+from diagd.daemon.aggregator.sweeping import Serials, Sweeps
 from diagd.daemon.incidents.incident import Incident, incident_from_json
 from diagd.daemon.state.apply import BadMessage, apply_window, ledger_values, signal_values, window_values
 from diagd.daemon.state.job import JobState
-from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, LookCommand
+from diagd.proto.v1.agent_pb2 import Command, CommandResult, ConnectRequest, DigestRequest, LookCommand
 from diagd.proto.v1.record_pb2 import JobEnded, JobStarted, JobStopping, RecordEntry
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ class JobLoop:
         self._rank_nodes: dict[int, str] = {}
         self.extra: dict[int, dict[str, float]] = {}
         self._suspicions = Suspicions()
-        self._sweeps = Sweeps()
+        serials = Serials()
+        self._sweeps, self.saves = Sweeps(serials), Saves(serials)
         self._next_command = 1
         self._stopping_attempt = 0
         self._severities: dict[str, Any] = {i.id: i.severity for i in restored}
@@ -149,7 +151,7 @@ class JobLoop:
             self._rank_nodes.get(rank) not in self._links for rank in self.state.tensors.ranks
         ):
             return []
-        asked = self._sweeps.due(self.state, self._judge.suspects(self.state), now_s)
+        asked = self._requests(now_s)
         commands: dict[str, Command] = {}
         for rank, request in asked.items():
             node = self._rank_nodes[rank]
@@ -158,6 +160,12 @@ class JobLoop:
         if asked:
             log.info("the ranks digest their tensors after step %d", next(iter(asked.values())).step)
         return [(self._links[node], command) for node, command in commands.items()]
+
+    def _requests(self, now_s: float) -> dict[int, DigestRequest]:
+        """One at a time: what somebody wants to save, else what is suspected."""
+        if self._sweeps.asked is None and (wanted := self.saves.due(self.state, now_s)):
+            return wanted
+        return {} if self.saves.busy else self._sweeps.due(self.state, self._judge.suspects(self.state), now_s)
 
     def _looks(self, now_s: float) -> list[tuple[Link, Command]]:
         attention = self._judge.attention(self.state)

@@ -43,13 +43,25 @@ class Asked:
 
 
 @dataclass(slots=True)
+class Serials:
+    """The numbers of all requests to one job's ranks."""
+
+    last: int = 0
+
+    def following(self, now_s: float) -> int:
+        """A new one; ranks may know numbers of an aggregator before this one."""
+        self.last = max(self.last + 1, int(now_s))
+        return self.last
+
+
+@dataclass(slots=True)
 class Sweeps:
     """One job's requests, one at a time."""
 
+    serials: Serials = field(default_factory=Serials)
     sweeps: int = 0
     requests: int = 0
     asked: Asked | None = None
-    _serial: int = 0
     _lead: float = LEAD_S
     _swept_at: int = -BETWEEN_SWEEPS
     _swept: set[int] = field(default_factory=set)  # entries that were suspected then, by id
@@ -59,24 +71,21 @@ class Sweeps:
         """What each rank is to digest; nothing while it is not done with what was asked before."""
         if self.asked is not None and not self._is_done(self.asked, state, now_s):
             return {}
-        interval_s = _interval_s(state)
+        interval_s = step_interval_s(state)
         if not suspects or not interval_s or self.requests >= MAX_REQUESTS:
             return {}
-        ahead = max(LEAST_LEAD, min(math.ceil(self._lead / interval_s), MOST_LEAD))
-        step = max(int(state.columns.step[rank]) for rank in state.tensors.ranks) + ahead
+        step, ahead = step_ahead(state, self._lead, interval_s)
         everything = self._begins_sweep(suspects, step)
         targets = self._targets(suspects)
         if not (everything or targets):
             return {}
         until_s = now_s + EXPIRES_S + 3 * ahead * interval_s
-        # Ranks may know numbers of an aggregator before this one.
-        self._serial = max(self._serial + 1, int(now_s))
-        return self._ask(state, Asked(self._serial, step, until_s, {}, everything, []), targets)
+        return self._ask(state, Asked(self.serials.following(now_s), step, until_s, {}, everything, []), targets)
 
     def _is_done(self, asked: Asked, state: JobState, now_s: float) -> bool:
         answers = [state.tensors.answers.get(rank, (0, 0)) for rank in asked.pids]
         answered = all(serial == asked.serial for serial, _ in answers)
-        if not answered and now_s < asked.until_s and not _has_changed(state, asked.pids):
+        if not answered and now_s < asked.until_s and not has_changed(state, asked.pids):
             return False
         self.asked = None
         if not answered or any(step != asked.step for _, step in answers):
@@ -132,7 +141,13 @@ class Sweeps:
         return found
 
 
-def _interval_s(state: JobState) -> float:
+def step_ahead(state: JobState, lead_s: float, interval_s: float) -> tuple[int, int]:
+    """A step that no rank comes to before a request is there, and how far that is ahead of the first of them."""
+    ahead = max(LEAST_LEAD, min(math.ceil(lead_s / interval_s), MOST_LEAD))
+    return max(int(state.columns.step[rank]) for rank in state.tensors.ranks) + ahead, ahead
+
+
+def step_interval_s(state: JobState) -> float:
     """A step of the fastest rank; 0 where that is not known, or some rank is gone."""
     ranks = [rank for rank in state.tensors.ranks if rank < len(state.columns.step)]
     if len(ranks) < len(state.tensors.ranks) or any(state.status(rank).gone for rank in ranks):
@@ -141,7 +156,7 @@ def _interval_s(state: JobState) -> float:
     return min((interval for interval in known if interval > 0), default=0.0)
 
 
-def _has_changed(state: JobState, pids: dict[int, int]) -> bool:
+def has_changed(state: JobState, pids: dict[int, int]) -> bool:
     """Whether some rank is not the process any more that was asked, or is gone."""
     return any(state.tensors.pid(rank) != pid or state.status(rank).gone for rank, pid in pids.items())
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagd.daemon.aggregator.hub import Hub, UnknownJob
-from diagd.daemon.aggregator.ledger import ledger_document
+from diagd.daemon.aggregator.ledger import gathered, ledger_document, save_document
 from diagd.daemon.aggregator.metrics import render
 from diagd.daemon.aggregator.service import address_error
 from diagd.daemon.aggregator.status import job_status, status, status_text
@@ -33,6 +33,7 @@ class Pages:
             "/api/v1/status": self._status,
             "/api/v1/jobs": self._jobs,
             "/api/v1/ledger": self._ledger,
+            "/api/v1/ledger/save": self._save,
         }.get(path.rstrip("/"))
         if page is None:
             return _json(404, {"error": f"there is no {path} here"})
@@ -40,6 +41,22 @@ class Pages:
             return page(query.get("job_id", ""))
         except UnknownJob as exc:
             return _json(404, {"error": str(exc)})
+
+    def post(self, path: str, query: Mapping[str, str]) -> Answer:
+        """The answer to somebody who wants something done: a ledger of one step."""
+        if path.rstrip("/") != "/api/v1/ledger/save":
+            return _json(404, {"error": f"there is no {path} here"})
+        step = query.get("step")
+        try:
+            wanted = int(step) if step is not None else None
+            with self._hub.lock:
+                loop = self._hub.find(query.get("job_id", ""))
+                loop.saves.want(wanted)
+                return _json(200, save_document(loop.state, loop.saves))
+        except UnknownJob as exc:
+            return _json(404, {"error": str(exc)})
+        except ValueError:
+            return _json(400, {"error": f"{step!r} is no step"})
 
     def _metrics(self, job_id: str) -> Answer:
         with self._hub.lock:
@@ -71,8 +88,14 @@ class Pages:
 
     def _ledger(self, job_id: str) -> Answer:
         with self._hub.lock:
-            found = ledger_document(self._hub.find(job_id).state)
-        return _json(200, found)
+            loop = self._hub.find(job_id)
+            found = gathered(loop.state, loop.saves)
+        return _json(200, ledger_document(found))
+
+    def _save(self, job_id: str) -> Answer:
+        with self._hub.lock:
+            loop = self._hub.find(job_id)
+            return _json(200, save_document(loop.state, loop.saves))
 
     def _jobs(self, job_id: str) -> Answer:
         with self._hub.lock:
@@ -87,4 +110,5 @@ class WebServer(HttpServer):
     """Serves a hub over HTTP."""
 
     def __init__(self, hub: Hub, host: str, port: int) -> None:
-        super().__init__(Pages(hub).get, host, port, address_error)
+        pages = Pages(hub)
+        super().__init__(pages.get, host, port, address_error, pages.post)

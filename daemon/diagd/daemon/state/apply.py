@@ -214,7 +214,7 @@ def _ledger_news(message: agent_pb2.Ledger) -> LedgerNews:
     return LedgerNews(
         message.rank, message.pid, message.first_row, tuple(_tensor_info(m) for m in message.tensors),
         samples["rows"], samples["steps"], samples["digests"], message.left_out,
-        answered=message.answered, answer=message.answer, **parts,
+        answered=message.answered, answer=message.answer, sums=message.sums, **parts,
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ class TensorLedger:
         self.entries: list[Entry] = []
         self.left_out: dict[int, int] = {}
         self.answers: dict[int, tuple[int, int]] = {}  # rank -> the last request that was done, and its step
+        self.sums: dict[int, bytes] = {}  # rank -> what it told last in answer to a request for them, as it told it
         self.asked: set[int] = set()  # steps after which digests were taken because they were asked for
         self._parts = PartBook()
         self._index: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], int] = {}
@@ -112,6 +113,7 @@ class TensorLedger:
         if pid != news.pid:
             self._forget(rows)
             self.answers.pop(news.rank, None)
+            self.sums.pop(news.rank, None)
             rows = {}
         self._rows[news.rank] = news.pid, rows
         self.left_out[news.rank] = news.left_out
@@ -166,6 +168,8 @@ class TensorLedger:
             if index is not None:
                 self._parts.take(index, step, (first, stop), news.rank, digest)
                 touched.add((index, step))
+        if news.sums:
+            self.sums[news.rank] = news.sums
         if news.answered:
             self.answers[news.rank] = news.answered, news.answer
             if news.answer >= 0:

@@ -42,3 +42,4 @@ class LedgerNews:
     part_digests: Sequence[int] = ()
     answered: int = 0  # the last request that was done; 0 none
     answer: int = 0  # the step after which its digests were taken; -1: it was over already
+    sums: bytes = b""  # in answer to a request for them: the rank's own JSON (box/sums.py), compressed with zlib

@@ -103,7 +103,7 @@ class SignalFact(_message.Message):
     def __init__(self, name: _Optional[int] = ..., step: _Optional[int] = ..., text: _Optional[int] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out", "part_rows", "part_steps", "part_firsts", "part_stops", "part_digests", "answered", "answer")
+    __slots__ = ("rank", "pid", "first_row", "tensors", "rows", "steps", "digests", "left_out", "part_rows", "part_steps", "part_firsts", "part_stops", "part_digests", "answered", "answer", "sums")
     RANK_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +119,7 @@ class Ledger(_message.Message):
     PART_DIGESTS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     pid: int
     first_row: int
@@ -134,7 +135,8 @@ class Ledger(_message.Message):
     part_digests: bytes
     answered: int
     answer: int
-    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ..., part_rows: _Optional[bytes] = ..., part_steps: _Optional[bytes] = ..., part_firsts: _Optional[bytes] = ..., part_stops: _Optional[bytes] = ..., part_digests: _Optional[bytes] = ..., answered: _Optional[int] = ..., answer: _Optional[int] = ...) -> None: ...
+    sums: bytes
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., first_row: _Optional[int] = ..., tensors: _Optional[_Iterable[_Union[LedgerTensor, _Mapping]]] = ..., rows: _Optional[bytes] = ..., steps: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., left_out: _Optional[int] = ..., part_rows: _Optional[bytes] = ..., part_steps: _Optional[bytes] = ..., part_firsts: _Optional[bytes] = ..., part_stops: _Optional[bytes] = ..., part_digests: _Optional[bytes] = ..., answered: _Optional[int] = ..., answer: _Optional[int] = ..., sums: _Optional[bytes] = ...) -> None: ...
 
 class LedgerTensor(_message.Message):
     __slots__ = ("name", "kind", "dtype", "shape", "placement", "peers", "trainable", "owned", "local", "copy", "trained_model", "transient", "beside")
@@ -305,20 +307,22 @@ class DigestCommand(_message.Message):
     def __init__(self, requests: _Optional[_Iterable[_Union[DigestRequest, _Mapping]]] = ...) -> None: ...
 
 class DigestRequest(_message.Message):
-    __slots__ = ("rank", "pid", "serial", "step", "everything", "targets")
+    __slots__ = ("rank", "pid", "serial", "step", "everything", "targets", "sums")
     RANK_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     EVERYTHING_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     pid: int
     serial: int
     step: int
     everything: bool
     targets: _containers.RepeatedCompositeFieldContainer[DigestTarget]
-    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., serial: _Optional[int] = ..., step: _Optional[int] = ..., everything: bool = ..., targets: _Optional[_Iterable[_Union[DigestTarget, _Mapping]]] = ...) -> None: ...
+    sums: bool
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., serial: _Optional[int] = ..., step: _Optional[int] = ..., everything: bool = ..., targets: _Optional[_Iterable[_Union[DigestTarget, _Mapping]]] = ..., sums: bool = ...) -> None: ...
 
 class DigestTarget(_message.Message):
     __slots__ = ("row", "first", "stop", "parts")
