@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from diagd.daemon.analyze.ledgers import Comparison, Tensor, compare, of_file, tensors_of
+from diagd.daemon.analyze.ledger_tensors import Tensor, of_file, tensors_of
+from diagd.daemon.analyze.ledgers import Comparison, compare
 
 ALL = "0-3"
 
@@ -88,7 +89,7 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
     assert tensors_of(document) == [live("w", s5={"aa": ALL})]
 
 
-@pytest.mark.parametrize("document", [{}, {"schema": "diagd.ledger/2", "tensors": []},
+@pytest.mark.parametrize("document", [{}, {"schema": "diagd.ledger/3", "tensors": []},
                                       {"schema": "diagd.ledger/1", "tensors": [{"name": "w"}]}])  # fmt: skip
 def test_what_is_no_ledger_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="ledger"):

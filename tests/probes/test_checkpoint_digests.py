@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from diagd.cuda_ext.adding import whole
+from diagd.cuda_ext.definition import finish
 from diagd.probes import checkpoint_digests
-from diagd.probes.checkpoint_digests import Unreadable, digests_of
+from diagd.probes.checkpoint_digests import Unreadable, digests_of, parts_of
 
 TENSORS = {
     "fc.weight": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -60,7 +62,26 @@ def test_all_forms_give_the_same_digests(write: Any, tmp_path: Path) -> None:
     found = {name.removeprefix("model."): rest for name, *rest in digests_of(write(tmp_path))}
     assert set(found) == set(TENSORS)
     for name, tensor in TENSORS.items():
-        assert found[name] == [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), digest(tensor)]
+        expected = str(tensor.dtype).removeprefix("torch."), list(tensor.shape), digest(tensor), f"{whole(tensor):016x}"
+        assert found[name] == list(expected)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("write", [as_torch, as_safetensors, as_distributed])
+def test_parts_of_a_file_add_up_to_its_sum(write: Any, tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (name,) = [name for name, *_ in digests_of(path) if name.endswith("fc.weight")]
+    for regions in (["0:1,0:4", "1:3,0:4"], ["@0:5", "@5:12"], ["0:3,0:1+3:4", "0:3,1:3"], [""]):
+        told = list(parts_of(path, {name: regions}))
+        assert [(of, region) for of, region, _ in told] == [(name, region) for region in regions]
+        assert finish(sum(int(total, 16) for *_, total in told) % 2**64, 48) == whole(TENSORS["fc.weight"])
+
+
+def test_tensors_of_safetensors_without_elements_are_there_too(tmp_path: Path) -> None:
+    head = json.dumps({"none": {"dtype": "F32", "shape": [0, 3], "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "m.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
+    ((name, dtype, shape, _, total),) = digests_of(tmp_path / "m.safetensors")
+    assert (name, dtype, shape, total) == ("none", "float32", [0, 3], f"{whole(torch.empty(0, 3)):016x}")
 
 
 class Bad:

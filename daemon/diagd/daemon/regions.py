@@ -7,7 +7,9 @@ WHOLE = ""
 
 def in_words(region: str, shape: Sequence[int]) -> str:
     """A part of a tensor of this shape: "rows 0 to 3", or "elements 120 to 339" of the flat one."""
-    return " of ".join(reversed(list(_words(region, shape)))) or "all of it"
+    if region.startswith("@"):
+        return _spans("element", region[1:])
+    return " of ".join(reversed(list(_dims(region, shape)))) or "all of it"
 
 
 def in_order(region: str) -> list[int]:
@@ -16,17 +18,15 @@ def in_order(region: str) -> list[int]:
     return [int(number) for number in numbers if number]
 
 
-def _words(region: str, shape: Sequence[int]) -> Iterator[str]:
-    if region.startswith("@"):
-        first, stop = region[1:].split(":")
-        yield _span("elements", first, stop)
-        return
+def _dims(region: str, shape: Sequence[int]) -> Iterator[str]:
+    """Of each dimension of which not all is meant."""
     for dim, (runs, extent) in enumerate(zip(region.split(",") if region else (), shape, strict=False)):
         if runs != f"0:{extent}":
-            what = "rows" if dim == 0 else "columns" if len(shape) == 2 else f"indices of dimension {dim}"
-            spans = [_span(what, *run.split(":")) for run in runs.split("+")]
-            yield ", ".join([spans[0], *(span.removeprefix(what).strip() for span in spans[1:])])
+            yield _spans("row" if dim == 0 else "column" if len(shape) == 2 else f"index {dim} =", runs)
 
 
-def _span(what: str, first: str, stop: str) -> str:
-    return f"{what} {first} to {int(stop) - 1}" if int(stop) - 1 > int(first) else f"{what} {first}"
+def _spans(what: str, runs: str) -> str:
+    spans = [(int(first), int(stop) - 1) for first, stop in (run.split(":") for run in runs.split("+"))]
+    told = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in spans)
+    plural = "s" * (what.isalpha() and (len(spans) > 1 or spans[0][1] > spans[0][0]))
+    return f"{what}{plural} {told}"

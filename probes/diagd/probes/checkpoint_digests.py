@@ -1,6 +1,9 @@
 """Digests of the tensors in a checkpoint, one JSON line each; started as a program, with a Python that has torch.
 
-    python -P checkpoint_digests.py PATH
+    python -P checkpoint_digests.py PATH [--parts]
+
+With --parts, JSON on standard input says of which parts of which tensors their share of the sum is wanted, {name:
+[regions]} (box/sums.py), and those are printed alone.
 
 PATH is a file of torch.save, a safetensors file, a folder of such files, or a folder of torch.distributed.checkpoint.
 Nothing that such a file asks to be run is run: pickles are read by torch's weights-only reader, the metadata of a
@@ -17,6 +20,8 @@ import warnings
 from collections.abc import Iterator
 from enum import Enum
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +39,8 @@ _BATCH_BYTES = 1 << 30
 # What torch raises for files that are damaged, of another kind, or hold more than tensors.
 _DAMAGED = (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError)
 
-Found = tuple[str, str, list[int], str]  # name, dtype, shape, digest
+Held = tuple[str, str, list[int], Any]  # name, dtype, shape, tensor (of the same bytes)
+Found = tuple[str, str, list[int], str, str]  # name, dtype, shape, digest, sum (the digest that adds up)
 _loaded: dict[str, Any] = {}
 
 
@@ -67,6 +73,34 @@ def digests_of(path: Path) -> Iterator[Found]:
     Raises:
         Unreadable: Why not.
     """
+    for name, dtype, shape, tensor in _tensors_of(path):
+        yield name, dtype, shape, _digest(tensor), _sum(tensor)
+
+
+def parts_of(path: Path, wanted: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
+    """Of these regions of these tensors: name, region and its part of the sum.
+
+    Raises:
+        Unreadable: Why not.
+    """
+    adding = _module("adding")
+    for name, _, shape, tensor in _tensors_of(path):
+        for region in wanted.get(name, ()):
+            yield name, region, f"{adding.begin([_blocks(tensor.detach(), shape, region, adding)]).result()[0]:016x}"
+
+
+def _blocks(tensor: Any, shape: list[int], region: str, adding: Any) -> list[Any]:
+    """Of which a part is made up."""
+    if not region:
+        return [adding.run_at(tensor, 0)]
+    if region.startswith("@"):
+        first, stop = map(int, region[1:].split(":"))
+        return [adding.run_at(tensor.reshape(-1)[first:stop], first)]
+    boxes = product(*([tuple(map(int, run.split(":"))) for run in dim.split("+")] for dim in region.split(",")))
+    return [adding.block_at(tensor[tuple(slice(*at) for at in box)], [at[0] for at in box], shape) for box in boxes]
+
+
+def _tensors_of(path: Path) -> Iterator[Held]:
     if path.is_dir() and (path / ".metadata").is_file():
         yield from _distributed(path)
     elif path.is_dir():
@@ -74,14 +108,14 @@ def digests_of(path: Path) -> Iterator[Found]:
         if not files:
             raise Unreadable(f"{path} holds no checkpoint ({', '.join(_FILES)}, or .metadata)")
         for file in files:
-            yield from digests_of(file)
+            yield from _tensors_of(file)
     elif path.suffix == ".safetensors":
         yield from _safetensors(path)
     else:
         yield from _saved(path)
 
 
-def _safetensors(path: Path) -> Iterator[Found]:
+def _safetensors(path: Path) -> Iterator[Held]:
     import torch
 
     with path.open("rb") as file:
@@ -97,12 +131,24 @@ def _safetensors(path: Path) -> Iterator[Found]:
         first, last = entry["data_offsets"]
         if 8 + length + last > len(data):
             raise Unreadable(f"{path} is cut off in {name}")
-        # A copy: torch takes no memory that cannot be written.
-        flat = torch.frombuffer(bytearray(data[8 + length + first : 8 + length + last]), dtype=torch.uint8)
-        yield name, _SAFE.get(entry["dtype"], entry["dtype"]), entry["shape"], _digest(flat)
+        # A copy: torch takes no memory that cannot be written, nor any that is empty.
+        flat = torch.frombuffer(bytearray(data[8 + length + first : 8 + length + last] or 1), dtype=torch.uint8)
+        yield name, _SAFE.get(entry["dtype"], entry["dtype"]), entry["shape"], _formed(flat, last - first, entry, path)
 
 
-def _saved(path: Path) -> Iterator[Found]:
+def _formed(flat: Any, nbytes: int, entry: dict[str, Any], path: Path) -> Any:
+    """The bytes as elements of their size, whatever these are."""
+    import torch
+
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+    numel = prod(entry["shape"])
+    kind = kinds.get(nbytes // numel) if numel else torch.uint8
+    if kind is None or (numel and nbytes % numel):
+        raise Unreadable(f"{path} holds {nbytes} bytes for {numel} elements")
+    return flat[:nbytes].view(kind).reshape(entry["shape"])
+
+
+def _saved(path: Path) -> Iterator[Held]:
     import torch
 
     try:
@@ -122,19 +168,19 @@ def _why(path: Path, error: Exception) -> str:
     return "is cut off or damaged" if zipped else "is no checkpoint (torch.save, safetensors), or is damaged"
 
 
-def _flat(content: Any, path: str) -> Iterator[Found]:
+def _flat(content: Any, path: str) -> Iterator[Held]:
     import torch
 
     if isinstance(content, torch.Tensor):
         if content.layout is torch.strided and not content.is_quantized:
-            yield path, str(content.dtype).removeprefix("torch."), list(content.shape), _digest(content)
+            yield path, str(content.dtype).removeprefix("torch."), list(content.shape), content
         return
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, value in parts:
         yield from _flat(value, f"{path}.{key}" if path else str(key))
 
 
-def _distributed(path: Path) -> Iterator[Found]:
+def _distributed(path: Path) -> Iterator[Held]:
     import torch
     from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
@@ -157,19 +203,29 @@ def _distributed(path: Path) -> Iterator[Found]:
 
 
 def _digest(tensor: Any) -> str:
-    return f"{_digester()(tensor.detach(), statistics=False).bits:016x}"
+    return f"{_module('digest').digest(tensor.detach(), statistics=False).bits:016x}"
 
 
-def _digester() -> Any:
-    """By its place: this file is started with a Python that may know no diagd, and must not see another's packages."""
-    if "digest" not in _loaded:
+def _sum(tensor: Any) -> str:
+    return f"{_module('adding').whole(tensor.detach()):016x}"
+
+
+def _module(name: str) -> Any:
+    """One of diagd.cuda_ext, by its place: this Python may know no diagd, and must not see another's packages."""
+    if not _loaded:
         spec = spec_from_file_location("_diagd_digest", Path(__file__).with_name("digest.py"))
         if spec is None or spec.loader is None:
             raise Unreadable("diagd's digest is not installed beside this file")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        _loaded["digest"] = module.load().digest
-    return _loaded["digest"]
+        _loaded.update(digest=module.load(), adding=module.load_adding())
+    return _loaded[name]
+
+
+def _lines(path: Path, wanted: dict[str, list[str]] | None) -> Iterator[dict[str, Any]]:
+    names = ("name", "region", "total") if wanted is not None else ("name", "dtype", "shape", "digest", "sum")
+    for told in parts_of(path, wanted) if wanted is not None else digests_of(path):
+        yield dict(zip(names, told, strict=True))
 
 
 def main(arguments: list[str]) -> int:
@@ -178,9 +234,8 @@ def main(arguments: list[str]) -> int:
     try:
         import torch  # noqa: F401 - to say so at once
 
-        for name, dtype, shape, digest in digests_of(Path(arguments[0])):
-            line = json.dumps({"name": name, "dtype": dtype, "shape": shape, "digest": digest})
-            sys.stdout.write(f"{line}\n")
+        for line in _lines(Path(arguments[0]), json.load(sys.stdin) if "--parts" in arguments[1:] else None):
+            sys.stdout.write(f"{json.dumps(line)}\n")
     except ImportError as error:
         sys.stderr.write(f"{sys.executable} has no torch: {error}\n")
         return 2

@@ -1,36 +1,19 @@
 """Two ledgers side by side, of running jobs or of checkpoints: which tensors hold the same, bit for bit.
 
-A digest is of a whole tensor, so what matters is what it holds and not in which file or on which rank. Digests of the
-parts of a split tensor do not add up to the whole's: parts are compared only with the same parts.
+What matters is what a tensor holds, and not in which file or on which ranks: its sum is of the whole, however it is
+split. Where a ledger has none of it (diagd.ledger/1, or nobody has asked the ranks), there are digests of what each
+rank holds, by steps: such of parts are compared only with the same parts.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from diagd.daemon.analyze.ledger_tensors import Tensor
 from diagd.daemon.analyze.numbered import by_numbers, is_numbered
+from diagd.daemon.analyze.pairing import Pair, paired
 
-SCHEMA = "diagd.ledger/1"
-WHOLE = ("plain", "ddp", "fsdp NO_SHARD")  # placements under which each rank holds all of a tensor
-_COMMON = 64  # names that end alike and are still looked at as pairs
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One tensor of a ledger; digests by step (None: of a checkpoint) and rank ranges."""
-
-    name: str
-    kind: str
-    dtype: str
-    shape: tuple[int, ...]
-    placement: str = "plain"
-    digests: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def whole(self) -> bool:
-        """Whether what is digested is all of it."""
-        return self.placement.startswith(WHOLE) or set(self.placement.removeprefix("dtensor ").split(", ")) == {"R"}
+KIND = "divergence.checkpoint"
+_COUNTER = ".step"  # how often an optimizer has stepped
+_MOST = 2  # of the trained tensors one in so many has to be equal, for all to be of one moment
 
 
 @dataclass(slots=True)
@@ -41,36 +24,17 @@ class Comparison:
     different: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)  # in one of them alone
     unknown: list[tuple[str, str]] = field(default_factory=list)
+    apart: list[Pair] = field(default_factory=list)  # those of `different`, in the same order
 
     @property
     def same(self) -> bool:
         """Nothing differs and nothing is missing."""
         return not self.different and not self.missing
 
-
-def tensors_of(document: Mapping[str, Any]) -> list[Tensor]:
-    """Those of a saved ledger.
-
-    Raises:
-        ValueError: It is none, or of another version.
-    """
-    if document.get("schema") != SCHEMA or not isinstance(document.get("tensors"), list):
-        raise ValueError(f"expected a ledger of the form {SCHEMA}")
-    try:
-        return [
-            Tensor(
-                one["name"], one["kind"], one["dtype"], tuple(one["shape"]), one["placement"],
-                {int(step): dict(told) for step, told in one["digests"].items()},
-            )
-            for one in document["tensors"]
-        ]  # fmt: skip
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f"the ledger is damaged: {exc!r}") from exc
-
-
-def of_file(name: str, dtype: str, shape: Iterable[int], digest: str) -> Tensor:
-    """A tensor of a checkpoint."""
-    return Tensor(name, "file", dtype, tuple(shape), "plain", {None: {digest: ""}})
+    @property
+    def kind(self) -> str | None:
+        """The kind of what was found; None where all that could be compared is equal."""
+        return KIND if self.different else None
 
 
 def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
@@ -81,10 +45,12 @@ def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
     taken = {id(tensor) for pair in more for tensor in pair}
     only_left, only_right = ([t for t in side if id(t) not in taken] for side in (only_left, only_right))
     pairs += more
-    known_at = _steps_of_file(pairs)
+    known_at, one_moment = _steps_of_file(pairs), _is_one_moment(pairs)
     for one, other in pairs:
-        verdict, why = _judged(one, other, known_at)
+        verdict, why = _judged(one, other, known_at, one_moment)
         getattr(found, verdict).append((one.name, why))
+        if verdict == "different":
+            found.apart.append((one, other))
     for rest, others, where in ((only_left, right, "the first"), (only_right, left, "the second")):
         files = any(tensor.kind == "file" for tensor in others)
         for tensor in rest:
@@ -95,49 +61,6 @@ def compare(left: list[Tensor], right: list[Tensor]) -> Comparison:
             else:
                 found.missing.append((tensor.name, f"only in {where}"))
     return found
-
-
-def paired(left: list[Tensor], right: list[Tensor]) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], list[Tensor]]:
-    """Tensors of the same name; then, again and again, those that differ in the prefixes that fit most of them."""
-    pairs: list[tuple[Tensor, Tensor]] = []
-    prefixes: tuple[str, str] | None = ("", "")
-    while prefixes is not None:
-        by_name = {other.name.removeprefix(prefixes[1]): other for other in right if other.name.startswith(prefixes[1])}
-        fit = [
-            (one, other)
-            for one in left
-            if one.name.startswith(prefixes[0]) and (other := by_name.get(one.name.removeprefix(prefixes[0])))
-        ]
-        pairs += fit
-        taken = {id(tensor) for pair in fit for tensor in pair}
-        left, right = ([t for t in side if id(t) not in taken] for side in (left, right))
-        prefixes = _best_prefixes(left, right)
-    return pairs, left, right
-
-
-def _best_prefixes(left: list[Tensor], right: list[Tensor]) -> tuple[str, str] | None:
-    ends: dict[str, list[str]] = {}
-    for other in right:
-        for prefix, end in _ends(other.name):
-            ends.setdefault(end, []).append(prefix)
-    votes: Counter[tuple[str, str]] = Counter()
-    for one in left:
-        for prefix, end in _ends(one.name):
-            others = ends.get(end, ())
-            if len(others) <= _COMMON:
-                # head.weight is not tail.weight, but may be weight.
-                votes.update((prefix, theirs) for theirs in others if "." in end or not (prefix and theirs))
-    # Of those that fit as many, the shortest: the rest of a name is then the longest.
-    best = min(votes.items(), key=lambda vote: (-vote[1], len(vote[0][0]) + len(vote[0][1]), vote[0]), default=None)
-    return best[0] if best is not None else None
-
-
-def _ends(name: str) -> Iterator[tuple[str, str]]:
-    """Each way to part a dotted name into a prefix and the rest."""
-    parts = name.split(".")
-    for count in range(len(parts)):
-        prefix = "".join(f"{part}." for part in parts[:count])
-        yield prefix, name.removeprefix(prefix)
 
 
 def _steps_of_file(pairs: list[tuple[Tensor, Tensor]]) -> set[int]:
@@ -152,14 +75,29 @@ def _steps_of_file(pairs: list[tuple[Tensor, Tensor]]) -> set[int]:
     return found
 
 
-def _judged(one: Tensor, other: Tensor, known_at: set[int]) -> tuple[str, str]:
+def _is_one_moment(pairs: list[Pair]) -> bool:
+    """Whether the sums are of one moment of a training, so that what is not equal differs: by what changes with it."""
+    told = [(one, other) for one, other in pairs if one.sums and other.sums and (one.trained or other.trained)]
+    if all(one.step == other.step for one, other in told):
+        return True
+    alike = [one.name for one, other in told if set(one.summed) == set(other.summed)]
+    return any(name.endswith(_COUNTER) for name in alike) or _MOST * len(alike) >= len(told)
+
+
+def _judged(one: Tensor, other: Tensor, known_at: set[int], one_moment: bool) -> tuple[str, str]:
     """Which list of a Comparison the pair belongs to, and why."""
-    if (one.dtype, one.shape) != (other.dtype, other.shape) and one.whole and other.whole:
+    summed = bool(one.sums and other.sums)
+    if (one.dtype, one.shape) != (other.dtype, other.shape) and (summed or (one.whole and other.whole)):
         return "different", f"{_form(one)} and {_form(other)}"
+    if summed and not (one.of_file and other.of_file):
+        verdict, why = _by_sums(one, other, one_moment)
+        if verdict != "unknown" or not (one.digests and other.digests and one.whole and other.whole):
+            return verdict, why
     if one.placement != other.placement and not (one.whole and other.whole):
-        return "unknown", f"split otherwise: {one.placement} and {other.placement}"
+        return "unknown", one.why or other.why or f"split otherwise: {one.placement} and {other.placement}"
     if not one.digests or not other.digests:
-        return "unknown", f"no digest: {one.placement if not one.whole else 'it was not sampled yet'}"
+        why = f"no digest: {'it was not sampled yet' if one.whole and other.whole else _split(one, other)}"
+        return "unknown", one.why or other.why or why
     if None in one.digests and None in other.digests:
         alike = set(one.digests[None]) == set(other.digests[None])
         return ("equal", "") if alike else ("different", "other content")
@@ -167,6 +105,22 @@ def _judged(one: Tensor, other: Tensor, known_at: set[int]) -> tuple[str, str]:
         file, live = (one, other) if None in one.digests else (other, one)
         return _against_file(set(file.digests[None]), live, known_at)
     return _by_steps(one, other)
+
+
+def _by_sums(one: Tensor, other: Tensor, one_moment: bool) -> tuple[str, str]:
+    """Of all of it on each side; of the job's one step."""
+    mine, theirs = set(one.summed), set(other.summed)
+    steps = [tensor.step for tensor in (one, other) if not tensor.of_file]
+    when = " and ".join(dict.fromkeys(_after(step or 0) for step in steps))
+    if mine == theirs:
+        return "equal", f"as {when}"
+    held = one.summed if len(mine) > len(theirs) else other.summed
+    odd = [ranks for digest, ranks in held.items() if digest not in (mine & theirs)]
+    if mine & theirs and len(held) > 1:
+        return "different", f"on ranks {','.join(odd)}, {when}"
+    if one_moment:
+        return "different", when
+    return "unknown", f"most tensors are not as {when}: the two seem to be of other moments of the training"
 
 
 def _against_file(content: set[str], live: Tensor, known_at: set[int]) -> tuple[str, str]:
@@ -201,6 +155,10 @@ def _by_steps(one: Tensor, other: Tensor) -> tuple[str, str]:
         if not alike:
             return "different", f"after step {step}"
     return "equal", ""
+
+
+def _split(one: Tensor, other: Tensor) -> str:
+    return other.placement if one.whole else one.placement
 
 
 def _form(tensor: Tensor) -> str:

@@ -170,15 +170,15 @@ def _command(job: "Job") -> str:
     return shlex.join(map(str, job.info.get("command", [])))[:80]
 
 
-def fetch(address: str, path: str, timeout_s: float = 3.0) -> Any:
+def fetch(address: str, path: str, timeout_s: float = 3.0, method: str = "GET") -> Any:
     """JSON from a watch's HTTP server.
 
     Raises:
         OSError: It does not answer.
         ValueError: It answers something else.
     """
-    from urllib.request import ProxyHandler, build_opener
+    from urllib.request import ProxyHandler, Request, build_opener
 
     direct = build_opener(ProxyHandler({}))  # a cluster's http_proxy leads away from this machine
-    with direct.open(f"http://{address}{path}", timeout=timeout_s) as answer:
+    with direct.open(Request(f"http://{address}{path}", method=method), timeout=timeout_s) as answer:
         return json.load(answer)

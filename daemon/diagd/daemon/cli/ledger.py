@@ -1,20 +1,22 @@
 """`diagd ledger`."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagd.daemon.cli.run import Seconds
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
-    from diagd.daemon.analyze.ledgers import Comparison, Tensor
+    from diagd.daemon.analyze.ledgers import Comparison
 
 _SHOWN = 20  # of each kind
 _UNREADABLE = 2
+_SAMPLED_ALONE = 3
+LIMIT_S = 120.0
 
 
 @click.group("ledger")
@@ -25,34 +27,67 @@ def command() -> None:
 @command.command("save")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
-def save(file: Path, job: str | None) -> None:
-    """Write the ledger of a running job to FILE: each tensor's type, shape and placement, and digests by step.
+@click.option(
+    "--step",
+    type=click.IntRange(1),
+    metavar="N",
+    help="What tensors hold after step N, as that of a checkpoint to come. [default: a step just ahead]",
+)
+@click.option("--limit", type=Seconds(), default=LIMIT_S, metavar="SECONDS", help="Wait so long. [default: 120]")
+def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
+    """Write the ledger of a running job to FILE: each tensor's type, shape and placement, and digests.
 
-    Digests are of the parameters, buffers and optimizer state that diagd compares between ranks: before the first
-    step, after the next two, and then parameters and buffers once in 32 steps, frozen parameters and optimizer state
-    once in 64. Parts of split tensors are described, and not digested.
+    All ranks are asked what their parameters, buffers and optimizer state hold after one and the same step, which lies
+    just ahead. Of a split tensor each tells what its part adds up to, so that the ledger has one digest of the whole:
+    that of another number of ranks, another wrapper, or a checkpoint. The job is held up once, for as long as its ranks
+    take to read their tensors.
+
+    With it go the digests of what ranks hold that diagd takes by itself, in jobs of two ranks and more: before the
+    first step, after the next two, and then parameters and buffers once in 32 steps, frozen parameters and optimizer
+    state once in 64.
+
+    \b
+    Exit code: 0 the ledger is of one step; 3 no step came within the limit, and it holds what was sampled before;
+      4 there is no such job.
     """
     from diagd.daemon.cli.jobs import fetch, find_job
+    from diagd.daemon.cli.ledger_save import of_one_step
 
     found = find_job(job)
     address = found.info.get("http")
     try:
         if not address:
             raise OSError("it has no aggregator on this machine")
-        document = fetch(address, "/api/v1/ledger")
+        why = of_one_step(address, step, limit)
+        document = fetch(address, "/api/v1/ledger", timeout_s=60.0)
     except (OSError, ValueError) as exc:
         raise DiagdError(f"the job's aggregator does not answer: {exc}", help="try again", exit_code=4) from exc
     if not document.get("tensors"):
         raise DiagdError(
-            "the job has no ledger (yet)",
-            help="tensors are digested from the first step on, in jobs of two ranks and more",
+            f"the job has no ledger (yet){f': {why}' if why else ''}",
+            help="tensors are written down at the first step of an optimizer",
             exit_code=3,
         )
     try:
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as exc:
         raise DiagdError(f"{file}: cannot be written ({exc.strerror})", help="name another file", exit_code=2) from exc
-    click.echo(f"{len(document['tensors'])} tensors of job {document['job']} in {file}")
+    for line in _written(document, file, why):
+        click.echo(line)
+    return _SAMPLED_ALONE if why else 0
+
+
+def _written(document: dict[str, Any], file: Path, why: str) -> list[str]:
+    tensors = document["tensors"]
+    if why:
+        said = f"not of one step: {why}; it holds what was sampled before"
+    else:
+        lacking = [one for one in tensors if not one.get("sums")]
+        said = f"after step {document['step']}"
+        if lacking:
+            named = "; ".join(f"{one['name']}: {one.get('why') or 'no rank has told of it'}" for one in lacking[:3])
+            said += f", {len(lacking)} of them without what they hold ({named})"
+    return [*document.get("not_told", ()), f"{len(tensors)} tensors of job {document['job']} in {file}, {said}"]
 
 
 @command.command("compare")
@@ -74,18 +109,20 @@ def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
       a checkpoint: a file of torch.save, a safetensors file, a folder of these (as of the Hugging Face hub),
         or a folder of torch.distributed.checkpoint
 
-    Names need not agree in their prefixes (module., model.). diagd itself has no torch: a checkpoint is read by a
-    process of its own with the Python that --python names, and nothing that a pickle asks for is run. Parts of split
-    tensors are compared with the same parts alone, never with the whole.
+    Neither the number of ranks nor how tensors were split over them matters, and names need not agree in their prefixes
+    or wrappers (module., model., _orig_mod.). diagd itself has no torch: a checkpoint is read by a process of its own
+    with the Python that --python names, and nothing that a pickle asks for is run.
 
     \b
-    Exit code: 0 all that can be compared is equal; 1 something differs or is missing; 2 one cannot be read, or
-      nothing can be compared.
+    Exit code: 0 all that can be compared is equal; 1 something differs (divergence.checkpoint) or is missing; 2 one
+      cannot be read, or nothing can be compared.
     """
     from diagd.daemon.analyze.ledgers import compare
+    from diagd.daemon.cli.ledger_files import locate, read
 
-    left = _read(first, python)
-    found = compare(left, left if first == second else _read(second, python))
+    left = read(first, python)
+    found = compare(left, left if first == second else read(second, python))
+    locate(found, first, second, python, None if as_json else _SHOWN)
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -96,58 +133,15 @@ def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
     return 0 if found.same else 1
 
 
-def _read(path: Path, python: str) -> list["Tensor"]:
-    from diagd.daemon.analyze.ledgers import tensors_of
-
-    if not path.exists():
-        raise DiagdError(f"{path}: is not there", help="name a ledger or a checkpoint", exit_code=2)
-    if path.suffix == ".json" or (path.is_file() and _begins_as_json(path)):
-        try:
-            return tensors_of(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, AttributeError) as exc:
-            raise DiagdError(
-                f"{path}: is no ledger ({exc})", help="write one with `diagd ledger save`", exit_code=2
-            ) from exc
-    return _checkpoint(path, python)
-
-
-def _begins_as_json(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16).lstrip().startswith(b"{")
-
-
-def _checkpoint(path: Path, python: str) -> list["Tensor"]:
-    import diagd.probes
-    from diagd.daemon.analyze.ledgers import of_file
-
-    reader = Path(diagd.probes.__file__).with_name("checkpoint_digests.py")
-    try:
-        done = subprocess.run(
-            [python, "-P", str(reader), str(path.resolve())], capture_output=True, text=True, check=False
-        )
-    except OSError as exc:
-        raise DiagdError(
-            f"{python}: cannot be started ({exc.strerror})", help="name a Python with torch", exit_code=2
-        ) from exc
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no reason given"]
-        lacks = "has no torch" in said[-1]
-        help = "--python PROGRAM names the Python that reads it; it must have torch" if lacks else ""
-        raise DiagdError(said[-1], help=help, exit_code=2)
-    return [
-        of_file(one["name"], one["dtype"], one["shape"], one["digest"])
-        for one in map(json.loads, done.stdout.splitlines())
-    ]
-
-
-def _as_json(found: "Comparison") -> dict[str, list[dict[str, str]]]:
+def _as_json(found: "Comparison") -> dict[str, Any]:
     lists = {
         "equal": found.equal,
         "different": found.different,
         "missing": found.missing,
         "not_compared": found.unknown,
     }
-    return {name: [{"name": tensor, "why": why} for tensor, why in listed] for name, listed in lists.items()}
+    told = {name: [{"name": tensor, "why": why} for tensor, why in listed] for name, listed in lists.items()}
+    return {"kind": found.kind, **told}
 
 
 def _lines(found: "Comparison") -> list[str]:
@@ -161,4 +155,5 @@ def _lines(found: "Comparison") -> list[str]:
     when = f" ({whys.pop()})" if len(whys) == 1 else ""
     equal = f"{len(found.equal)} tensor{'s' * (len(found.equal) != 1)} equal{when}"
     counts = f"{equal}, {len(found.different)} differ, {len(found.missing)} missing"
-    return [*lines, f"{counts}, {len(found.unknown)} not compared"]
+    kind = f"{found.kind}: " if found.kind else ""
+    return [*lines, f"{kind}{counts}, {len(found.unknown)} not compared"]
