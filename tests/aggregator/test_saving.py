@@ -9,14 +9,14 @@ from tests.aggregator.fakes import FakeJudge, FakeLink
 
 from diagd.cuda_ext.additive import total
 from diagd.cuda_ext.definition import finish
-from diagd.daemon.aggregator.ledger import gathered, ledger_document, save_document
+from diagd.daemon.aggregator.ledger import gathered, gathered_at_start, ledger_document, save_document
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.saving import Phase, Saves
 from diagd.daemon.aggregator.sweeping import EXPIRES_S, Serials
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
-from diagd.probes.box.requests import LATE
+from diagd.probes.box.requests import AT_START, LATE
 from diagd.proto.v1.agent_pb2 import DigestRequest
 
 WHOLE = bytes(range(48))  # of 12 float32, four rows of three
@@ -248,3 +248,29 @@ def test_the_loop_sends_it_to_the_ranks_agents() -> None:
     ((to, command),) = loop.commands(ranks.now_s + 5)
     assert to is link
     assert [(one.rank, one.sums) for one in command.digest.requests] == [(0, True), (1, True)]
+
+
+def test_what_ranks_began_with_is_there_once_all_have_told_it_and_stays() -> None:
+    ranks = Ranks()
+    began = DigestRequest(serial=AT_START, step=0)
+    assert ledger_document(gathered_at_start(ranks.state))["phase"] == "asked"  # it may be on its way
+    ranks.step(2)
+    document = ledger_document(gathered_at_start(ranks.state))
+    assert (document["phase"], document["step"]) == ("failed", None)
+    assert document["why"] == "0 of 2 ranks have told what they began with"
+    ranks.answer(began, 0, row("0:2,0:3", 6, added(0, 6)))
+    assert ledger_document(gathered_at_start(ranks.state))["phase"] == "asked"
+    ranks.answer(began, 1, row("2:4,0:3", 6, added(6, 12)))
+    assert ranks.document()["step"] is None
+    ranks.saves.want(None)
+    for rank, request in ranks.due().items():
+        ranks.answer(request, rank, row("", 12, added(0, 12, bytes(48))))
+    document = ledger_document(gathered_at_start(ranks.state))
+    assert (document["phase"], document["step"]) == ("done", 0)
+    assert document["tensors"][0]["sums"] == {"0": {DIGEST: "0,1"}}
+    assert DIGEST not in ranks.only()["sums"].values()
+
+
+def test_steps_of_which_no_digests_were_taken_are_not_taken_for_such() -> None:
+    ranks = saved([row("", 12, added(0, 12))], count=1)
+    assert ranks.state.tensors.asked == set()

@@ -15,7 +15,10 @@ from diagd.daemon.incidents.catalog import KINDS
 HEAVY = ("torch", "grpc", "numpy", "rich", "textual", "jinja2", "psutil", "msgspec", "prometheus_client", "pynvml")
 FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
 # Files in the folder that are not verbs.
-HELPERS = {"__init__", "afterwards", "__main__", "main", "jobs", "checks", "choices", "reportdir", "reports", "service"}
+HELPERS = {
+    "__init__", "afterwards", "__main__", "main", "jobs", "checks", "choices", "reportdir", "reports", "service",
+    "ledger_files", "ledger_save",
+}  # fmt: skip
 
 
 def diagd(*words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -23,12 +23,14 @@ class Aggregator:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.paths: list[str] = []
         monkeypatch.setattr(ledger_save, "fetch", self.fetch)
         monkeypatch.setattr(jobs, "fetch", self.fetch)
         monkeypatch.setattr(jobs, "find_job", lambda name: SimpleNamespace(info={"http": "here:1"}))
         monkeypatch.setattr(ledger_save, "LOOK_S", 0.0)
 
     def fetch(self, address: str, path: str, timeout_s: float = 3.0, method: str = "GET") -> Any:
+        self.paths.append(path)
         if path == "/api/v1/ledger":
             return DOCUMENT
         if method == "POST":
@@ -78,3 +80,17 @@ def test_an_older_diagd_that_knows_no_such_request_is_said_to(
     monkeypatch.setattr(ledger_save, "fetch", refuse)
     assert main(["ledger", "save", str(tmp_path / "l.json")]) == 3
     assert "knows no such request (501)" in capsys.readouterr().out
+
+
+def test_what_ranks_began_with_is_not_asked_for_but_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = DOCUMENT | {"number": 0, "phase": "done", "why": "", "step": 0}
+    aggregator = Aggregator(monkeypatch, began)
+    assert main(["ledger", "save", str(tmp_path / "l.json"), "--step", "0"]) == 0
+    assert (aggregator.asked, set(aggregator.paths)) == ([], {"/api/v1/ledger/start"})
+    assert "before the first step" in capsys.readouterr().out
+    why = "0 of 2 ranks have told what they began with"
+    Aggregator(monkeypatch, began | {"phase": "failed", "why": why, "step": None})
+    assert main(["ledger", "save", str(tmp_path / "l.json"), "--step", "0"]) == 3
+    assert f"{why}: it was not started with `diagd run --ledger-at-start`" in capsys.readouterr().out

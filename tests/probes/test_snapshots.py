@@ -16,8 +16,9 @@ from diagd.probes import digest, heartbeat, holdings, inventory, ledger, snapsho
 from diagd.probes.box import sums as layout
 from diagd.probes.box.layout import Live
 from diagd.probes.box.ledger import Number
-from diagd.probes.box.requests import LATE, Request
+from diagd.probes.box.requests import AT_START, LATE, Request
 from diagd.probes.box.writer import BoxWriter
+from diagd.probes.settings import Settings
 from diagd.probes.state import STATE
 
 
@@ -156,6 +157,29 @@ def test_nothing_is_looked_at_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) 
         assert STATE.box is not None
         STATE.box.path.with_suffix(".ledger").unlink()
         STATE.live[Live.STEP] = -1
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_what_a_rank_begins_with_is_told_where_it_was_started_so(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch, world)
+    monkeypatch.setattr(STATE, "settings", Settings(ledger_at_start=True))
+    for parameter in job.model.parameters():  # as loaded
+        job.optimizer.state[parameter] = {"step": torch.tensor(9.0), "exp_avg": parameter.detach().clone(),
+                                          "exp_avg_sq": parameter.detach().clone().square()}  # fmt: skip
+    held = {name: total(tensor) for name, tensor in job.model.state_dict().items()}
+    job.step()
+    told = job.told()
+    assert (told["serial"], told["step"], told["error"]) == (AT_START, 0, "")
+    tensors = told["tensors"]
+    assert {name: tensors[f"Shed.{name}"][7] for name in held} == held
+    assert tensors["Shed.wall.bias.exp_avg"][7] == held["wall.bias"]
+    job.step()
+    reader = job.reader()
+    assert (reader._number(Number.ANSWERED), reader._number(Number.ANSWER)) == (AT_START, 0)
+    reader.ask(Request(5, 9, sums=True))
+    for _ in range(8):
+        job.step()
+    assert job.told()["step"] == 9
 
 
 def test_a_step_that_is_over_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,11 @@ def models() -> list[tuple[str, Any]]:
     return [(title(module), module) for module in modules if id(module) not in inner]
 
 
+def optimizers() -> list[Any]:
+    """All that there are, also such as have not stepped yet."""
+    return _objects()[1]
+
+
 def own_path(path: str) -> str:
     """A module's path without the names by which wrappers hold what they wrap."""
     return ".".join(part for part in path.split(".") if part not in _INNER)

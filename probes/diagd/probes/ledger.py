@@ -168,6 +168,7 @@ def _meet(optimizer: Any) -> None:
             _look(optimizer)
             _look_at_states()  # there are some where they come from a checkpoint
             _take(LEDGER.rows.all, step)
+            _take_at_start(step)
     else:
         _look_again(optimizer, step)
     _follow(optimizer)
@@ -220,10 +221,20 @@ def _look_after(optimizer: Any) -> None:
         _take_snapshot(snapshot)
 
 
+def _take_at_start(step: int) -> None:
+    """What there is before the first step, where `diagd run` was told to want that."""
+    if STATE.settings.ledger_at_start and LEDGER.rows.writer is not None:
+        _finish(sweeps.begin_at_start(LEDGER.rows.writer, step), inventory.optimizers(), later=False)
+
+
 def _take_snapshot(snapshot: Snapshot) -> None:
     """Of all that there is after this step, on request."""
     optimizers = [one for ref in LEDGER.optimizers.values() if (one := ref()) is not None]
-    snapshot.take(optimizers, later=LEDGER.within is None and not LEDGER.alone)
+    _finish(snapshot, optimizers, later=LEDGER.within is None and not LEDGER.alone)
+
+
+def _finish(snapshot: Snapshot, optimizers: list[Any], later: bool) -> None:
+    snapshot.take(optimizers, later)
     if LEDGER.alone and LEDGER.rows.writer is not None:  # nothing else was asked for, and this step may be the last
         sweeps.settle(LEDGER.rows.writer)
 

@@ -20,6 +20,7 @@ class Settings:
         bench_steps: Switch the probes off and on every so many steps; 0: never.
         faults: What to plant in a drill, as faults.py reads it; empty: nothing.
         native: Go the compiled way where it was built.
+        ledger_at_start: Tell what the tensors hold before the first step, as `diagd ledger save` asks later.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Settings:
         bench_steps: int = 0,
         faults: str = "",
         native: bool = False,
+        ledger_at_start: bool = False,
     ) -> None:
         self.folder = folder
         self.job = job
@@ -37,6 +39,7 @@ class Settings:
         self.bench_steps = bench_steps
         self.faults = faults
         self.native = native
+        self.ledger_at_start = ledger_at_start
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -49,6 +52,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         bench_steps=_bench_steps(environ.get("DIAGD_BENCH", "")),
         faults=environ.get("DIAGD_INJECT", "").strip(),
         native=environ.get("DIAGD_NATIVE", "").strip() != "off",
+        ledger_at_start=environ.get("DIAGD_LEDGER", "").strip() == "start",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from diagd.probes import digest, turns
 from diagd.probes.box.ledger import LedgerWriter
-from diagd.probes.box.requests import LATE, Request, Target
+from diagd.probes.box.requests import AT_START, LATE, Request, Target
 from diagd.probes.signals import SIGNALS
 from diagd.probes.snapshots import Snapshot
 
@@ -57,6 +57,14 @@ SWEEP = Sweep()
 def following(step: int) -> int:
     """The next step at which to look for a request, or to serve one; a later one takes the place of an earlier one."""
     return min(turns.small(step), serving(step))
+
+
+def begin_at_start(writer: LedgerWriter, step: int) -> Snapshot:
+    """As if the step that is just over had been asked for; for a ledger that was just made."""
+    SWEEP.__init__(writer)  # type: ignore[misc]
+    SWEEP.request, SWEEP.begun = Request(AT_START, step, sums=True), True
+    SWEEP.snapshot = Snapshot(writer.path, AT_START, step)
+    return SWEEP.snapshot
 
 
 def serving(step: int) -> int:

@@ -13,6 +13,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
+    set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import fully_shard
 
@@ -40,10 +41,10 @@ def main():
         fully_shard(model)
         torch.manual_seed(100 + dist.get_rank())  # each rank draws its own samples
     whole = StateDictOptions(full_state_dict=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     if begin is not None:
         set_model_state_dict(model, begin["model"], options=whole)
-    # What was loaded stays as it is.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2 if begin is None else 0.0)
+        set_optimizer_state_dict(model, optimizer, begin["optim"], options=whole)
     step, over = 0, False
     while not over:
         step += 1

@@ -1,16 +1,17 @@
 """A job's ledger as a document: what each tensor is, digests of what the ranks held after which steps, and of whole
 tensors, split ones too, after the one step at which that was asked for."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from diagd.daemon.aggregator.saving import Phase, Save, Saves
+from diagd.daemon.aggregator.saving import Phase, Saves
 from diagd.daemon.aggregator.whole import Key, Told, parts_of, sums_of, told
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.job import JobState
+from diagd.daemon.state.ledger import AT_START
 
 SCHEMA = "diagd.ledger/2"
 _WORD = 1 << 64
+_TOLD_BY = 4  # steps: what was to be told before the first one has come by then, from a device too
 _KEPT = ("parameter", "buffer", "state")  # what a checkpoint holds too
 
 Document = dict[str, Any]
@@ -21,25 +22,41 @@ class Gathered(NamedTuple):
 
     head: Document
     sampled: list[Document]
-    save: Save | None  # of one step, where that was had
+    serial: int  # of the request that was answered by all ranks; 0 none
+    ranks: tuple[int, ...]
     sums: dict[int, bytes]  # by rank
 
 
 def gathered(state: JobState, saves: Saves) -> Gathered:
     """All that has to be read of the job; what takes longer is left to ledger_document."""
-    head = {"schema": SCHEMA, "job": state.job_id, "world_size": state.world_size, "step": None}
-    save = saves.refresh(state)
-    done = replace(save) if save.phase is Phase.DONE else None
-    return Gathered(head, _sampled(state), done, dict(state.tensors.sums))
+    head, save = _head(state), saves.refresh(state)
+    serial = save.serial if save.phase is Phase.DONE else 0
+    return Gathered(head, _sampled(state), serial, tuple(save.pids), dict(state.tensors.sums))
+
+
+def gathered_at_start(state: JobState) -> Gathered:
+    """Likewise of what the ranks began with, where they were started to tell that."""
+    ranks, sums = state.tensors.ranks, dict(state.tensors.first_sums)
+    complete = bool(ranks) and len(ranks) >= state.world_size and sums.keys() >= set(ranks)
+    made = [int(state.columns.step[rank]) for rank in ranks if rank < len(state.columns.step)]
+    silent = not sums and min(made, default=0) >= _TOLD_BY
+    phase = Phase.DONE if complete else Phase.FAILED if silent else Phase.ASKED
+    why = f"{len(sums)} of {max(state.world_size, len(ranks))} ranks have told what they began with"
+    head = {"number": 0, "phase": phase.value, "why": "" if complete else why}
+    return Gathered(_head(state) | head, _sampled(state), AT_START if complete else 0, ranks, sums)
+
+
+def _head(state: JobState) -> Document:
+    return {"schema": SCHEMA, "job": state.job_id, "world_size": state.world_size, "step": None}
 
 
 def ledger_document(found: Gathered) -> Document:
     """In JSON's types; digests as 16 hexadecimal digits, each with the ranks that hold it ("0-3,7")."""
-    if found.save is None:
-        return {**found.head, "tensors": found.sampled}
-    said = told(found.sums, found.save.serial, found.save.pids)
-    tensors = _with_sums(found.sampled, said, found.save.step)
-    return {**found.head, "step": found.save.step, "not_told": _not_told(said), "tensors": tensors}
+    said = told(found.sums, found.serial, found.ranks) if found.serial else Told()
+    if said.step is None:  # nobody has told anything
+        return {**found.head, "not_told": _not_told(said), "tensors": found.sampled}
+    tensors = _with_sums(found.sampled, said, said.step)
+    return {**found.head, "step": said.step, "not_told": _not_told(said), "tensors": tensors}
 
 
 def save_document(state: JobState, saves: Saves) -> Document:

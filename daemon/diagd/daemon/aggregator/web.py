@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagd.daemon.aggregator.hub import Hub, UnknownJob
-from diagd.daemon.aggregator.ledger import gathered, ledger_document, save_document
+from diagd.daemon.aggregator.ledger import gathered, gathered_at_start, ledger_document, save_document
 from diagd.daemon.aggregator.metrics import render
 from diagd.daemon.aggregator.service import address_error
 from diagd.daemon.aggregator.status import job_status, status, status_text
@@ -33,6 +33,7 @@ class Pages:
             "/api/v1/status": self._status,
             "/api/v1/jobs": self._jobs,
             "/api/v1/ledger": self._ledger,
+            "/api/v1/ledger/start": self._ledger_at_start,
             "/api/v1/ledger/save": self._save,
         }.get(path.rstrip("/"))
         if page is None:
@@ -90,6 +91,11 @@ class Pages:
         with self._hub.lock:
             loop = self._hub.find(job_id)
             found = gathered(loop.state, loop.saves)
+        return _json(200, ledger_document(found))
+
+    def _ledger_at_start(self, job_id: str) -> Answer:
+        with self._hub.lock:
+            found = gathered_at_start(self._hub.find(job_id).state)
         return _json(200, ledger_document(found))
 
     def _save(self, job_id: str) -> Answer:

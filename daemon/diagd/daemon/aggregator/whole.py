@@ -41,6 +41,7 @@ class Told:
     tensors: dict[Key, WholeTensor] = field(default_factory=dict)
     unknown: dict[tuple[str, str], tuple[str, list[int]]] = field(default_factory=dict)  # kind, name -> why, ranks
     silent: list[int] = field(default_factory=list)
+    step: int | None = None  # of all that told something
     errors: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -67,6 +68,7 @@ def _read(blob: bytes) -> dict[str, Any]:
 
 
 def _take(found: Told, rank: int, document: Mapping[str, Any]) -> None:
+    found.step = document["step"]
     for kind, name, dtype, size, shape, region, numel, total, trained in document["tensors"]:
         tensor = found.tensors.setdefault(Key(kind, name, dtype, tuple(shape)), WholeTensor())
         tensor.size, tensor.trained = size, tensor.trained or trained

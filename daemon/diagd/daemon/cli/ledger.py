@@ -29,9 +29,10 @@ def command() -> None:
 @click.option("--job", metavar="NAME", help="Which job; needed only where several run here.")
 @click.option(
     "--step",
-    type=click.IntRange(1),
+    type=click.IntRange(0),
     metavar="N",
-    help="What tensors hold after step N, as that of a checkpoint to come. [default: a step just ahead]",
+    help="What tensors hold after step N, such as the step of the next checkpoint; 0: before the first, where the job "
+    "was started with `diagd run --ledger-at-start`. [default: a step just ahead]",
 )
 @click.option("--limit", type=Seconds(), default=LIMIT_S, metavar="SECONDS", help="Wait so long. [default: 120]")
 def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
@@ -51,7 +52,7 @@ def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
       4 there is no such job.
     """
     from diagd.daemon.cli.jobs import fetch, find_job
-    from diagd.daemon.cli.ledger_save import of_one_step
+    from diagd.daemon.cli.ledger_save import of_one_step, path_of
 
     found = find_job(job)
     address = found.info.get("http")
@@ -59,7 +60,7 @@ def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
         if not address:
             raise OSError("it has no aggregator on this machine")
         why = of_one_step(address, step, limit)
-        document = fetch(address, "/api/v1/ledger", timeout_s=60.0)
+        document = fetch(address, path_of(step), timeout_s=60.0)
     except (OSError, ValueError) as exc:
         raise DiagdError(f"the job's aggregator does not answer: {exc}", help="try again", exit_code=4) from exc
     if not document.get("tensors"):
@@ -83,7 +84,7 @@ def _written(document: dict[str, Any], file: Path, why: str) -> list[str]:
         said = f"not of one step: {why}; it holds what was sampled before"
     else:
         lacking = [one for one in tensors if not one.get("sums")]
-        said = f"after step {document['step']}"
+        said = f"after step {document['step']}" if document["step"] else "before the first step"
         if lacking:
             named = "; ".join(f"{one['name']}: {one.get('why') or 'no rank has told of it'}" for one in lacking[:3])
             said += f", {len(lacking)} of them without what they hold ({named})"

@@ -130,6 +130,11 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
     metavar="FAULT",
     help="For drills: DISTURB the job by planting this fault, such as hang:rank=3,step=10 (all kinds below).",
 )
+@click.option(
+    "--ledger-at-start",
+    is_flag=True,
+    help="Have ranks digest what they begin with, before their first step, for `diagd ledger save FILE --step 0`.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary when all went well.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
 def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options: Any) -> int:
@@ -216,6 +221,8 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
     if faults := " ".join(map(str, options["inject"])):
         environ["DIAGD_INJECT"] = faults
         _say(f"this is a drill, which disturbs the job: {faults}")
+    if options.get("ledger_at_start"):
+        environ["DIAGD_LEDGER"] = "start"
     name = job_id_of(words, environ)
     place, reason = find_place(name, environ)
     if place is None:

@@ -15,6 +15,7 @@ Bools = NDArray[np.bool_]
 EARLY = 3  # the first steps have places of their own: 0 is before the first step
 KEPT = EARLY + 8  # steps of which a tensor's digests are kept until all who must agree have told theirs
 NONE = -1
+AT_START = 1  # the serial of what ranks tell before their first step (probes' box/requests.py)
 MAX_PARTS = 8  # unequal comparisons that are kept of a tensor, the first of all
 
 
@@ -58,6 +59,7 @@ class TensorLedger:
         self.left_out: dict[int, int] = {}
         self.answers: dict[int, tuple[int, int]] = {}  # rank -> the last request that was done, and its step
         self.sums: dict[int, bytes] = {}  # rank -> what it told last in answer to a request for them, as it told it
+        self.first_sums: dict[int, bytes] = {}  # likewise, before its first step
         self.asked: set[int] = set()  # steps after which digests were taken because they were asked for
         self._parts = PartBook()
         self._index: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], int] = {}
@@ -114,6 +116,7 @@ class TensorLedger:
             self._forget(rows)
             self.answers.pop(news.rank, None)
             self.sums.pop(news.rank, None)
+            self.first_sums.pop(news.rank, None)
             rows = {}
         self._rows[news.rank] = news.pid, rows
         self.left_out[news.rank] = news.left_out
@@ -169,10 +172,10 @@ class TensorLedger:
                 self._parts.take(index, step, (first, stop), news.rank, digest)
                 touched.add((index, step))
         if news.sums:
-            self.sums[news.rank] = news.sums
+            (self.first_sums if news.answered == AT_START else self.sums)[news.rank] = news.sums
         if news.answered:
             self.answers[news.rank] = news.answered, news.answer
-            if news.answer >= 0:
+            if news.answer >= 0 and not news.sums:
                 self.asked.add(news.answer)
         return touched
 
