@@ -268,7 +268,11 @@ def test_what_ranks_began_with_is_there_once_all_have_told_it_and_stays() -> Non
     document = ledger_document(gathered_at_start(ranks.state))
     assert (document["phase"], document["step"]) == ("done", 0)
     assert document["tensors"][0]["sums"] == {"0": {DIGEST: "0,1"}}
-    assert DIGEST not in ranks.only()["sums"].values()
+    (later,) = ranks.only()["sums"].values()
+    assert DIGEST not in later
+    state = TensorInfo("Net.w.exp_avg", "state", shape=(2, 3))
+    ranks.state.tensors.apply([LedgerNews(0, 100, 5, (state,), [5], [3], [9])], 2)
+    assert [one["name"] for one in ledger_document(gathered_at_start(ranks.state))["tensors"]] == ["Net.w"]
 
 
 def test_steps_of_which_no_digests_were_taken_are_not_taken_for_such() -> None:

@@ -55,8 +55,15 @@ def ledger_document(found: Gathered) -> Document:
     said = told(found.sums, found.serial, found.ranks) if found.serial else Told()
     if said.step is None:  # nobody has told anything
         return {**found.head, "not_told": _not_told(said), "tensors": found.sampled}
-    tensors = _with_sums(found.sampled, said, said.step)
+    then = found.sampled if found.serial != AT_START else _there_at_start(found.sampled, said)
+    tensors = _with_sums(then, said, said.step)
     return {**found.head, "step": said.step, "not_told": _not_told(said), "tensors": tensors}
+
+
+def _there_at_start(sampled: list[Document], found: Told) -> list[Document]:
+    """Those that were there when ranks told of theirs: an optimizer makes its state later."""
+    told_of = {*found.unknown, *((key.kind, key.name) for key in found.tensors)}
+    return [one for one in sampled if "0" in one["digests"] or (one["kind"], one["name"]) in told_of]
 
 
 def save_document(state: JobState, saves: Saves) -> Document:

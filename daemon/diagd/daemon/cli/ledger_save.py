@@ -32,7 +32,7 @@ def of_one_step(address: str, step: int | None, limit_s: float) -> str:
         began = _ask(address, step)
     except HTTPError as exc:
         return f"the diagd that watches it knows no such request ({exc.code})"
-    deadline_s, said_s, before = time.monotonic() + limit_s, time.monotonic(), ""
+    deadline_s, said_s, asked = time.monotonic() + limit_s, time.monotonic(), False
     while True:
         now = fetch(address, path, timeout_s=60.0)
         if now["number"] != began["number"]:
@@ -41,10 +41,10 @@ def of_one_step(address: str, step: int | None, limit_s: float) -> str:
             return _why(now, step) if now["phase"] == "failed" else ""
         if time.monotonic() > deadline_s:
             return f"within {limit_s:g} s {_progress(now, step)}"
-        line = _progress(now, step)
-        if line != before and (not before or time.monotonic() - said_s > SAY_S):
-            click.echo(f"diagd: {line}", err=True)
-            said_s, before = time.monotonic(), line
+        begins, asked = not asked and now["phase"] == "asked", now["phase"] == "asked"
+        if begins or time.monotonic() - said_s > SAY_S:
+            click.echo(f"diagd: {_progress(now, step)}", err=True)
+            said_s = time.monotonic()
         time.sleep(LOOK_S)
 
 
@@ -62,6 +62,6 @@ def _progress(now: Mapping[str, Any], step: int | None) -> str:
     if step == 0:
         return str(now["why"])
     if now["phase"] != "asked":
-        return f"the ranks could not be asked: {now['why'] or 'they are not reached'}"
+        return f"the ranks could not be asked yet: {now['why'] or 'their agents are not connected'}"
     many = f"{now['answered']} of {now['ranks']} ranks have told what they hold after step {now['step']}"
     return f"{many}; the job has made {now['at']}"
