@@ -93,7 +93,7 @@ def test_all_ranks_are_asked_for_one_step_ahead_and_it_is_done_when_all_have_ans
     ranks.saves.want(None)
     due = ranks.due()
     assert {(r.rank, r.pid, r.step, r.sums, r.everything) for r in due.values()} == {
-        (0, 100, ranks.at + 16, True, False), (1, 101, ranks.at + 16, True, False)
+        (0, 100, ranks.at + 16, True, True), (1, 101, ranks.at + 16, True, True)
     }  # fmt: skip
     assert len({r.serial for r in due.values()}) == 1
     assert ranks.due() == {}
@@ -275,6 +275,9 @@ def test_what_ranks_began_with_is_there_once_all_have_told_it_and_stays() -> Non
     assert [one["name"] for one in ledger_document(gathered_at_start(ranks.state))["tensors"]] == ["Net.w"]
 
 
-def test_steps_of_which_no_digests_were_taken_are_not_taken_for_such() -> None:
+def test_digests_of_all_ranks_are_there_after_that_step_too_but_not_because_of_the_start() -> None:
     ranks = saved([row("", 12, added(0, 12))], count=1)
+    assert ranks.state.tensors.asked == {ranks.saves.now.step}
+    ranks = Ranks(1)
+    ranks.answer(DigestRequest(serial=AT_START, step=0), 0)
     assert ranks.state.tensors.asked == set()

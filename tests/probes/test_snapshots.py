@@ -41,6 +41,7 @@ class Job:
         self.model = Shed()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
         monkeypatch.setattr(inventory, "_objects", lambda: (list(self.model.modules()), [self.optimizer]))
+        monkeypatch.setattr(sweeps, "take_snapshot", ledger._take_snapshot)
         self.at = 0
 
     def step(self) -> dict[str, torch.Tensor]:
@@ -96,7 +97,7 @@ def test_a_rank_alone_is_woken_for_a_request_and_tells_all_tensors_after_that_st
     ledger._look_for_request()
     assert woken == []
     reader = job.reader()
-    reader.ask(Request(7, 6, sums=True))
+    reader.ask(Request(7, 6, everything=True, sums=True))
     ledger._look_for_request()
     assert woken == [3]
     job.step()  # as it was woken
@@ -125,7 +126,7 @@ def test_what_no_wrapper_makes_the_same_is_read_as_the_next_step_finds_it(monkey
     job = Job(monkeypatch, 2)
     job.step()
     reader = job.reader()
-    reader.ask(Request(1, 4, sums=True))
+    reader.ask(Request(1, 4, everything=True, sums=True))
     for _ in range(3):
         held = job.step()
     assert not job.is_there()
@@ -176,7 +177,7 @@ def test_what_a_rank_begins_with_is_told_where_it_was_started_so(world: int, mon
     job.step()
     reader = job.reader()
     assert (reader._number(Number.ANSWERED), reader._number(Number.ANSWER)) == (AT_START, 0)
-    reader.ask(Request(5, 9, sums=True))
+    reader.ask(Request(5, 9, everything=True, sums=True))
     for _ in range(8):
         job.step()
     assert job.told()["step"] == 9
@@ -186,7 +187,7 @@ def test_a_step_that_is_over_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> N
     job = Job(monkeypatch, 1)
     job.step()
     reader = job.reader()
-    reader.ask(Request(1, 1, sums=True))
+    reader.ask(Request(1, 1, everything=True, sums=True))
     job.step()
     assert (reader._number(Number.ANSWER), job.is_there()) == (LATE, False)
 
@@ -198,7 +199,7 @@ def test_what_fails_is_told_in_place_of_the_tensors(monkeypatch: pytest.MonkeyPa
     job = Job(monkeypatch, 1)
     job.step()
     reader = job.reader()
-    reader.ask(Request(1, 3, sums=True))
+    reader.ask(Request(1, 3, everything=True, sums=True))
     monkeypatch.setattr(snapshots, "holdings", fail)
     for _ in range(2):
         job.step()
@@ -214,7 +215,7 @@ def test_where_the_file_has_no_room_there_is_none_and_the_job_goes_on(monkeypatc
     job = Job(monkeypatch, 1)
     job.step()
     reader = job.reader()
-    reader.ask(Request(1, 3, sums=True))
+    reader.ask(Request(1, 3, everything=True, sums=True))
     monkeypatch.setattr(layout, "write", full)
     for _ in range(2):
         job.step()

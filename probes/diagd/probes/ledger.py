@@ -68,6 +68,7 @@ def install(probe: Probe, module: Any) -> None:
         return
     STATE.listeners.append(_at_switch)
     heartbeat.LOOKS.append(_look_for_request)
+    sweeps.take_snapshot = _take_snapshot
     _joined.append(turns.join(probe, _following, before=_before, after=_after, passed=_passed))
 
 
@@ -118,7 +119,6 @@ def _before(optimizer: Any) -> None:
     if LEDGER.off or not STATE.recording or _is_within(optimizer):
         return
     _take_late()
-    sweeps.before_step()
     known = LEDGER.optimizers.get(id(optimizer))
     if known is None or known() is not optimizer:
         _meet(optimizer)
@@ -217,8 +217,6 @@ def _look_after(optimizer: Any) -> None:
         late = [] if ledger.within is not None or ledger.alone else [row for row in due if row.late]
         ledger.late = late, step
         _take([row for row in due if not row.late] if late else due, step)
-    if (snapshot := sweeps.due_snapshot(step)) is not None:
-        _take_snapshot(snapshot)
 
 
 def _take_at_start(step: int) -> None:
@@ -230,7 +228,8 @@ def _take_at_start(step: int) -> None:
 def _take_snapshot(snapshot: Snapshot) -> None:
     """Of all that there is after this step, on request."""
     optimizers = [one for ref in LEDGER.optimizers.values() if (one := ref()) is not None]
-    _finish(snapshot, optimizers, later=LEDGER.within is None and not LEDGER.alone)
+    late = LEDGER.within is None and not LEDGER.alone and any(row.late for row in LEDGER.rows.all)
+    _finish(snapshot, optimizers, later=late)
 
 
 def _finish(snapshot: Snapshot, optimizers: list[Any], later: bool) -> None:
@@ -247,6 +246,7 @@ def _take_late() -> None:
     rows, step = LEDGER.late
     if rows:
         LEDGER.late = [], step
+        sweeps.take_late()
         _take(rows, step)
 
 

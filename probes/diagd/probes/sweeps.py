@@ -7,7 +7,7 @@ comparing two numbers. What it costs is counted as the ledger's other digests ar
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from diagd.probes import digest, turns
@@ -52,10 +52,13 @@ class Sweep:
 
 
 SWEEP = Sweep()
+take_snapshot: Callable[[Snapshot], None] | None = None  # the ledger's way to take one
 
 
 def following(step: int) -> int:
     """The next step at which to look for a request, or to serve one; a later one takes the place of an earlier one."""
+    if SWEEP.request is None:
+        return turns.small(step)
     return min(turns.small(step), serving(step))
 
 
@@ -77,13 +80,7 @@ def is_asked(writer: LedgerWriter | None) -> bool:
     return writer is not None and writer.request(SWEEP.seen if SWEEP.writer is writer else 0) is not None
 
 
-def due_snapshot(step: int) -> Snapshot | None:
-    """The one that is to be taken after this step."""
-    found = SWEEP.snapshot
-    return found if found is not None and found.step == step and not found.begun else None
-
-
-def before_step() -> None:
+def take_late() -> None:
     """What was to be read as the next step finds it is read now."""
     if SWEEP.snapshot is not None:
         SWEEP.snapshot.take_late()
@@ -104,11 +101,12 @@ def after_step(
         return False
     if SWEEP.writer is not writer:
         SWEEP.__init__(writer)  # type: ignore[misc]  # another process's, or anew
-    request = writer.request(SWEEP.seen) if SWEEP.request is None or not SWEEP.begun else None
-    if request is not None:
-        SWEEP.with_gradients = is_small
-        _take_up(request, writer, step)
-    elif SWEEP.request is not None:
+    if SWEEP.request is None or not SWEEP.begun:
+        request = writer.request(SWEEP.seen)
+        if request is not None:
+            SWEEP.with_gradients = is_small
+            _take_up(request, writer, step)
+    if SWEEP.request is not None:
         _serve(SWEEP.request, writer, step, rows, missing)
     return SWEEP.takes_all(step)
 
@@ -128,10 +126,16 @@ def _serve(request: Request, writer: LedgerWriter, step: int, rows: Sequence[Row
         return
     if step == request.step:
         SWEEP.begun = True
-        if request.everything or request.targets:
-            _begin(request.targets, rows)
+        _begin(request.targets, rows)
+        if SWEEP.snapshot is not None and take_snapshot is not None:
+            take_snapshot(SWEEP.snapshot)
     _collect(writer, request.step)
-    if step > request.step and not SWEEP.pending and all(one > request.step for one in missing):
+    if (
+        SWEEP.request is request
+        and step > request.step
+        and not SWEEP.pending
+        and all(one > request.step for one in missing)
+    ):
         settle(writer)
 
 

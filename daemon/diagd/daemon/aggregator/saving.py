@@ -91,7 +91,7 @@ class Saves:
         save.serial = self._serials.following(now_s)
         save.pids = {rank: state.tensors.pid(rank) for rank in state.tensors.ranks}
         return {
-            rank: DigestRequest(rank=rank, pid=pid, serial=save.serial, step=save.step, sums=True)
+            rank: DigestRequest(rank=rank, pid=pid, serial=save.serial, step=save.step, everything=True, sums=True)
             for rank, pid in save.pids.items()
         }
 

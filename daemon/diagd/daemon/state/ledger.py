@@ -15,7 +15,7 @@ Bools = NDArray[np.bool_]
 EARLY = 3  # the first steps have places of their own: 0 is before the first step
 KEPT = EARLY + 8  # steps of which a tensor's digests are kept until all who must agree have told theirs
 NONE = -1
-AT_START = 1  # the serial of what ranks tell before their first step (probes' box/requests.py)
+AT_START = 1 << 62  # the serial of what ranks tell before their first step (probes' box/requests.py)
 MAX_PARTS = 8  # unequal comparisons that are kept of a tensor, the first of all
 
 
@@ -175,7 +175,7 @@ class TensorLedger:
             (self.first_sums if news.answered == AT_START else self.sums)[news.rank] = news.sums
         if news.answered:
             self.answers[news.rank] = news.answered, news.answer
-            if news.answer >= 0 and not news.sums:
+            if news.answer >= 0 and news.answered != AT_START:
                 self.asked.add(news.answer)
         return touched
 

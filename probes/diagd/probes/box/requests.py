@@ -16,7 +16,7 @@ FIELDS = 4  # of the head and of each target: int64 each
 SIZE = 8 * FIELDS * (1 + MAX_TARGETS)
 MAX_PARTS = 64  # of a target
 _EVERYTHING, _SUMS = 1, 2  # bits
-AT_START = 1  # the serial under which a rank answers what `diagd run` wanted of it, before its first step; no other's
+AT_START = 1 << 62  # the serial under which a rank answers what `diagd run` wanted of it before its first step
 LATE = -1  # the answer of a rank that was past the step
 
 
