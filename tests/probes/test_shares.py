@@ -3,6 +3,7 @@
 Each rank of a world is this process in turn, with a backend that sends nothing.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
@@ -33,6 +34,13 @@ def world(size: int, rank: int) -> Iterator[None]:
         dist.destroy_process_group()
         for clear in (debug._clear_python_sharding_prop_cache, debug._clear_fast_path_sharding_prop_cache):
             clear()  # type: ignore[no-untyped-call] # they hand out the meshes that they have seen, as seen from the rank before
+
+
+@pytest.fixture(autouse=True)
+def _gone() -> Iterator[None]:
+    """Other tests look at all models that there are, and the groups of these are no more."""
+    yield
+    gc.collect()
 
 
 def added(told: dict[str, dict[str, tuple[Share, int]]], name: str) -> int:

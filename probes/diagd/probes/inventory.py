@@ -58,17 +58,14 @@ class _Place(NamedTuple):
 
 def entry(found: Found) -> Any:
     """The parameter or buffer that its module has under its name now, whatever that is."""
-    return _entry(found.module, found.leaf, found.kind)
+    table = found.module.__dict__.get("_parameters" if found.kind == Kind.PARAMETER else "_buffers") or {}
+    return table.get(found.leaf)
 
 
 def held(module: Any, leaf: str, kind: Kind) -> Any:
     """A module's parameter or buffer, of a DTensor the part that lies here; None where there is none to read."""
-    return local(_entry(module, leaf, kind))
-
-
-def _entry(module: Any, leaf: str, kind: Kind) -> Any:
     table = module.__dict__.get("_parameters" if kind == Kind.PARAMETER else "_buffers") or {}
-    return table.get(leaf)
+    return local(table.get(leaf))
 
 
 def reader(module: Any, leaf: str, kind: Kind) -> Callable[[], Any]:

@@ -246,7 +246,8 @@ def _take_late() -> None:
     rows, step = LEDGER.late
     if rows:
         LEDGER.late = [], step
-        sweeps.take_late()
+        if sweeps.SWEEP.snapshot is not None:
+            sweeps.SWEEP.snapshot.take_late()
         _take(rows, step)
 
 

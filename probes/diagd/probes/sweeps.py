@@ -80,12 +80,6 @@ def is_asked(writer: LedgerWriter | None) -> bool:
     return writer is not None and writer.request(SWEEP.seen if SWEEP.writer is writer else 0) is not None
 
 
-def take_late() -> None:
-    """What was to be read as the next step finds it is read now."""
-    if SWEEP.snapshot is not None:
-        SWEEP.snapshot.take_late()
-
-
 def after_step(
     writer: LedgerWriter | None, step: int, rows: Sequence[Row], missing: Iterable[int] = (), is_small: bool = True
 ) -> bool:
