@@ -161,6 +161,13 @@ def test_what_ranks_could_not_tell_is_said() -> None:
     assert document["tensors"][0]["why"] == "ZeRO (ranks 0)"
 
 
+def test_a_flat_parameter_is_told_of_as_those_that_it_is_made_of() -> None:
+    ranks = saved([row("@0:5", 5, added(0, 5))], [row("@5:12", 7, added(5, 12))])
+    flat = TensorInfo("Net._flat_param", shape=(6,), placement="fsdp FULL_SHARD", local=True)
+    ranks.state.tensors.apply([LedgerNews(0, 100, 1, (flat,))], 2)
+    assert ranks.only()["name"] == "Net.w"
+
+
 def test_what_only_the_answers_know_comes_after_what_was_sampled() -> None:
     held = [row("", 12, added(0, 12), "Net.w.exp_avg", "state"), row("", 12, added(0, 12))]
     document = saved(held).document()

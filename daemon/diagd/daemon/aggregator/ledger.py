@@ -11,6 +11,7 @@ from diagd.daemon.state.ledger import AT_START
 
 SCHEMA = "diagd.ledger/2"
 _WORD = 1 << 64
+_FLAT = "_flat_param"  # FSDP's, without use_orig_params
 _TOLD_BY = 4  # steps: what was to be told before the first one has come by then, from a device too
 _KEPT = ("parameter", "buffer", "state")  # what a checkpoint holds too
 
@@ -107,6 +108,8 @@ def _with_sums(sampled: list[Document], found: Told, step: int) -> list[Document
         told_of[key.kind, key.name].append(document)
     merged: list[Document] = []
     for (kind, name), parts in by_name.items():
+        if _FLAT in name.split("."):
+            continue  # told of as the parameters that it is made of
         merged += told_of.pop((kind, name), []) or [_unknown(one, found) for one in parts]
     return [*merged, *(one for rest in told_of.values() for one in rest)]
 

@@ -31,7 +31,7 @@ def command() -> None:
     "--step",
     type=click.IntRange(0),
     metavar="N",
-    help="What tensors hold after step N, such as the step of the next checkpoint; 0: before the first, where the job "
+    help="What tensors hold after step N of this run, such as that of the next checkpoint; 0: before the first, where it "
     "was started with `diagd run --ledger-at-start`. [default: a step just ahead]",
 )
 @click.option("--limit", type=Seconds(), default=LIMIT_S, metavar="SECONDS", help="Wait so long. [default: 120]")
