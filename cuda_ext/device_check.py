@@ -12,7 +12,7 @@ from itertools import product
 
 import torch
 
-from diagd.cuda_ext import twin
+from diagd.cuda_ext import adding, twin
 from diagd.cuda_ext.definition import BLOCK_BYTES, finish
 from diagd.cuda_ext.digest import Digest, Pending, begin, digest_many, digest_rows, prepare
 from diagd.cuda_ext.elements import KINDS
@@ -75,6 +75,9 @@ def differences(device: torch.device) -> list[str]:
         total = int(twin.on_device(flat, 0, 0)[0][0])
         if finish(total, flat.numel() * flat.element_size()) != right.bits:
             found.append(f"{name}, in torch operations")
+    parts = [[adding.run_at(tensor, 7)] for tensor in here], [[adding.run_at(tensor, 7)] for tensor in there]
+    totals = zip(names, *(adding.begin(side).result() for side in parts), strict=True)
+    found += [f"{name}, added up" for name, one, other in totals if one != other]
     rows = torch.randn(37, 1001)
     if not all(map(same, digest_rows(rows), digest_rows(rows.to(device)))):
         found.append("rows")

@@ -66,6 +66,12 @@ def test_what_is_of_another_moment_is_not_said_to_differ() -> None:
     assert {why for _, why in found.equal} == {"as after step 7 and after step 3"}
 
 
+@pytest.mark.parametrize(("equal", "verdict"), [(1, "different"), (0, "unknown")])
+def test_a_quarter_of_what_trains_tells_that_it_is_the_same_moment(equal: int, verdict: str) -> None:
+    file = [filed(name.removeprefix("Net."), t if n < equal else f"other {t}") for n, (name, t) in enumerate(REST)]
+    assert len(getattr(compare(job(), file), verdict)) == 4 - equal
+
+
 @pytest.mark.parametrize(("count", "verdict"), [("n7", "different"), ("n8", "unknown")])
 def test_how_often_the_optimizer_has_stepped_tells_whether_it_is_the_same_moment(count: str, verdict: str) -> None:
     counter = live("Net.0.step", "n7", kind="state")

@@ -44,4 +44,5 @@ def test_its_comparison_passes_equal_digests_and_names_what_differs(
 
     monkeypatch.setattr(check, "on", with_a_fault)
     found = [f"torch.int16, 65537 bytes from element {offset}" for offset in (0, 1, 3)]
-    assert check.differences(device) == found + [f"{name}, in torch operations" for name in found]
+    ways = "", ", in torch operations", ", added up"
+    assert check.differences(device) == [f"{name}{way}" for way in ways for name in found]

@@ -9,7 +9,7 @@ import torch
 from diagd.cuda_ext.elements import is_plain_memory
 
 HOST_ELEMENTS = 1 << 16  # at once, in torch operations: what these make of them stays in a second-level cache
-DEVICE_ELEMENTS = 1 << 20  # and on a device: buffers of 32 MiB
+DEVICE_ELEMENTS = 1 << 19  # and on a device: buffers of 4 MiB, a few of them
 
 
 class Block(NamedTuple):

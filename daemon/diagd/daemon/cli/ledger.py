@@ -31,8 +31,8 @@ def command() -> None:
     "--step",
     type=click.IntRange(0),
     metavar="N",
-    help="What tensors hold after step N of this run, such as that of the next checkpoint; 0: before the first, where it "
-    "was started with `diagd run --ledger-at-start`. [default: a step just ahead]",
+    help="What tensors hold after step N of this run, such as that of the next checkpoint; 0: before the first, where "
+    "it was started with `diagd run --ledger-at-start`. [default: a step just ahead]",
 )
 @click.option("--limit", type=Seconds(), default=LIMIT_S, metavar="SECONDS", help="Wait so long. [default: 120]")
 def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
