@@ -244,6 +244,15 @@ def test_where_ranks_are_missing_or_gone_it_is_said_what_it_waits_for() -> None:
     assert (ranks.saves.now.phase, ranks.saves.now.why) == (Phase.FAILED, "a rank has ended, or is another process now")
 
 
+def test_ranks_that_end_after_they_have_told_have_told() -> None:
+    ranks = Ranks()
+    ranks.saves.want(None)
+    for rank, request in ranks.due().items():
+        ranks.answer(request, rank, row("", 12, added(0, 12)))
+    ranks.state.apply([Facts(1, pid=101, step=ranks.at, status=Status.EXITED)], [], ranks.now_s)
+    assert save_document(ranks.state, ranks.saves)["phase"] == "done"
+
+
 def test_the_loop_sends_it_to_the_ranks_agents() -> None:
     loop = JobLoop("job", FakeJudge().make())
     link = FakeLink("node")

@@ -21,7 +21,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from diagd.cuda_ext import adding
 from diagd.probes import holdings, inventory, shares
+from diagd.probes.box.ledger import Kind
 from diagd.probes.holdings import Holding, Unread
+from diagd.probes.placement import Placement
 from diagd.probes.shares import Share, Unknown
 
 
@@ -188,3 +190,17 @@ def test_what_fsdp_has_laid_out_otherwise_is_not_added_up(monkeypatch: pytest.Mo
         found = list(holdings.holdings([]))
     assert [one.name for one in found if isinstance(one, Unread)] == ["Net.first.weight"]
     assert any(isinstance(one, Holding) for one in found)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_of_a_parameter_that_zero_3_keeps_elsewhere_it_is_said_that_its_part_is_not_known(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn.Module()
+    model.w = nn.Parameter(torch.zeros(rows))  # a placeholder, or gathered at this time
+    found = inventory.Found("Net.w", Kind.PARAMETER, model, "w", Placement("zero 3", local=True), 0)
+    monkeypatch.setattr(inventory, "survey", lambda: inventory.Survey([found], []))
+    (one,) = holdings.holdings([])
+    assert isinstance(one, Unread)
+    assert (one.kind, one.name) == (Kind.PARAMETER, "Net.w")
+    assert "ZeRO-3" in one.why

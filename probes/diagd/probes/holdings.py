@@ -11,6 +11,7 @@ from diagd.probes.shares import Share, Unknown
 
 _FLAT_TEXT = "fsdp "  # of placement.py, as the next
 _ZERO_3 = "zero 3"
+_OF_ZERO_3 = "which part of it DeepSpeed's ZeRO-3 has put here is not known"
 
 
 class Holding(NamedTuple):
@@ -47,7 +48,9 @@ def holdings(optimizers: Iterable[Any]) -> Iterator[Holding | Unread]:
     for found in survey.found:
         held, local = inventory.entry(found), found.tensor()
         if local is None:
-            if not found.is_empty():
+            if found.placement.text == _ZERO_3:
+                yield Unread(found.kind, found.name, _OF_ZERO_3)
+            elif not found.is_empty():
                 yield Unread(found.kind, found.name, "its memory is not to be read where it lies")
             continue
         try:
@@ -74,7 +77,7 @@ def _shares(found: inventory.Found, held: Any, local: Any, flats: FlatShards) ->
             return of_flat_parameter(found.name.removesuffix(FLAT), held, inventory.own_path)
         return [flats.of_parameter(found.name, found.module, found.leaf, local)]
     if found.kind == Kind.PARAMETER and found.placement.text == _ZERO_3:
-        raise Unknown("which part of it DeepSpeed's ZeRO-3 has put here is not known")
+        raise Unknown(_OF_ZERO_3)
     return [shares.whole(found.name, local.shape)]
 
 

@@ -107,9 +107,7 @@ class Saves:
         return [rank for rank in save.pids if state.tensors.answers.get(rank, (0, 0))[0] == save.serial]
 
     def _look(self, save: Save, state: JobState) -> None:
-        if has_changed(state, save.pids):
-            save.phase, save.why = Phase.FAILED, "a rank has ended, or is another process now"
-        elif len(self.answered(state)) == len(save.pids):
+        if len(self.answered(state)) == len(save.pids):
             late = [rank for rank in save.pids if state.tensors.answers[rank][1] != save.step]
             if not late:
                 save.phase = Phase.DONE
@@ -118,6 +116,8 @@ class Saves:
             else:
                 save.phase = Phase.FAILED
                 save.why = f"{len(late)} of {len(save.pids)} ranks were past step {save.step} when they saw the request"
+        elif has_changed(state, save.pids):
+            save.phase, save.why = Phase.FAILED, "a rank has ended, or is another process now"
 
 
 def _hindrance(state: JobState, interval_s: float) -> str:
