@@ -85,6 +85,14 @@ def test_a_run_that_takes_its_own_file_back_goes_on_as_it_was(
         assert "wrote before step 60" in found[0].summary
 
 
+@pytest.mark.parametrize(("given", "said"), [("Net.a=1f:2e,Net.b=3:4", False), ("Net.a=1f:2e,Net.b=3:9", True)])
+def test_where_weights_and_moments_are_what_they_were_other_data_is_no_fault(given: str, said: bool) -> None:
+    made = went_back(2.1)
+    made.state.signals.put_fact(0, "checkpoint/kept", 58, "Net.a=1f:2e,Net.b=3:4")
+    made.state.signals.put_fact(0, "checkpoint/given", 60, given)
+    assert any(f.kind == "divergence.checkpoint" for f in made.find()) is said
+
+
 @pytest.mark.parametrize(("after", "said"), [(0.2, False), (0.9, True)])
 def test_a_loss_beyond_its_noise_with_most_of_what_was_gained_is_the_same_run(after: float, said: bool) -> None:
     made = job(1).train(0).passes(1.0)

@@ -982,6 +982,14 @@ def test_a_scheduler_that_goes_on_with_an_optimizer_that_was_replaced() -> None:
     assert (one.kind, one.causes[0].key, one.step) == ("training.lr_fault", "orphaned", 81)
 
 
+@pytest.mark.parametrize(("rate", "said"), [(0.0, ["over"]), (1e-3, [])])
+def test_the_rate_of_an_optimizer_that_was_replaced_is_none_of_the_next_ones(rate: float, said: list[str]) -> None:
+    made = run(loss=[1.0] * 220)
+    signals(made.state, 0, "lr/0", range(1, 91), np.linspace(3e-3, 1e-6, 90))
+    signals(made.state, 0, "lr/1", range(91, 221, 16), [rate] * 9)
+    assert [f.causes[0].key for f in found(made) if f.kind == "training.lr_fault"] == said
+
+
 @pytest.mark.parametrize(("orphaned", "rates", "said"), [
     (1.0, [0.08] * 14, True), (0.0, [0.08] * 14, False), (1.0, [0.08] * 7 + [0.01] * 7, False),  # the script's own
 ])  # fmt: skip

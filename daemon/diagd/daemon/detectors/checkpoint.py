@@ -7,7 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
-from diagd.daemon.detectors.restored import restored
+from diagd.daemon.detectors.restored import came_back, restored
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, figure
 from diagd.daemon.detectors.training.run import Run
@@ -78,7 +78,7 @@ def _fall(scene: Scene, rank: int, curve: Curve) -> tuple[int, float, float, flo
         if len(earlier) < LEAST or len(after) < FIRST:
             continue
         begin, before, now = curve.begin(), float(np.median(earlier[-LATEST:])), float(np.median(after))
-        if 0 < before < LEARNT * begin and now - before > BACK * (begin - before):
+        if 0 < before < LEARNT * begin and now - before > BACK * (begin - before) and not came_back(scene, rank, step):
             return step, before, now, begin
     return None
 

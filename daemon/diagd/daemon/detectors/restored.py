@@ -51,13 +51,23 @@ def _fall(scene: Scene, rank: int, curve: Curve) -> _Fall | None:
         if len(before) < LEAST or len(after) < FIRST:
             continue
         fall = _Fall(step, int(written), float(np.median(before)), float(np.median(after[:FIRST])))
-        resumes = given is not None and step in given.steps
+        resumes = given is not None and step in given.steps and not came_back(scene, rank, step)
         lost = curve.begin() - fall.was
         if (resumes and _is_far(before, after[:FIRST], lost)) or (
             _in_part(scene, step) and _is_up(before, after, lost)
         ):
             return fall
     return None
+
+
+def came_back(scene: Scene, rank: int, step: int) -> bool:
+    """Whether weights and moments are known to be what they were: then the data has changed, or the task."""
+    kept, given = (scene.state.signals.fact(rank, f"checkpoint/{what}") for what in ("kept", "given"))
+    if kept is None or given is None or given[0] != step or kept[0] > step:
+        return False
+    before, now = (dict(pair.rpartition("=")[::2] for pair in fact[1].split(",")) for fact in (kept, given))
+    both = before.keys() & now.keys() - {""}
+    return bool(both) and all(before[name] == now[name] for name in both)
 
 
 def _is_far(before: Floats, after: Floats, gained: float) -> bool:

@@ -10,7 +10,7 @@ from diagd.daemon.detectors.numerics.climbing import climbing
 from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
 from diagd.daemon.detectors.numerics.odd_rate import Odd, now_of, rates_of
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
+from diagd.daemon.detectors.training.curves import Curve, Floats, Ints, curve_of, figure
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.job import JobState
 
@@ -59,12 +59,25 @@ def rates(scene: Scene) -> Iterator[Finding]:
 
 
 def highest(state: JobState, rank: int) -> Curve:
-    """The highest rate of all groups at each step that one was told: a group that stands at 0 is one that is frozen."""
+    """The highest rate of all groups at each step that one was told: a group that stands at 0 is one that is frozen.
+
+    One that was told last before another began is of an optimizer that was replaced, and counts no more from there on.
+    """
     curves = list(rates_of(state, rank).values())
     steps = np.unique(np.concatenate([curve.steps for curve in curves])) if curves else np.zeros(0, np.int64)
-    at = [np.clip(np.searchsorted(curve.steps, steps, side="right") - 1, 0, None) for curve in curves]
-    values = [curve.values[places] for curve, places in zip(curves, at, strict=True)]
+    values = [_at(curve, steps, _replaced_at(curve, curves)) for curve in curves]
     return Curve(steps, np.max(values, axis=0) if values else np.zeros(0))
+
+
+def _at(curve: Curve, steps: Ints, until: int) -> Floats:
+    """The rate at these steps, the first one before it was told; minus infinity from `until` on."""
+    values = curve.values[np.clip(np.searchsorted(curve.steps, steps, side="right") - 1, 0, None)]
+    return np.where(steps >= until, -np.inf, values)
+
+
+def _replaced_at(curve: Curve, all_: list[Curve]) -> int:
+    later = [int(other.steps[0]) for other in all_ if other.steps[0] > curve.last_step]
+    return min(later, default=np.iinfo(np.int64).max)
 
 
 def _below(curve: Curve, limit: float, until: int) -> tuple[int, int] | None:

@@ -158,7 +158,7 @@ class Run:
 
     def rates(self, rank: int) -> list[Curve]:
         """The learning rates of all groups."""
-        names = [name for name in self.state.signals.names(rank) if name.startswith("lr/")]
+        names = [name for name in self.state.signals.names(rank) if name.startswith("lr/") and name[3:].isdigit()]
         names = names or list(find(self.state, rank, "lr"))
         return [curve for name in names if len((curve := self.curve(rank, name)).steps)]
 
