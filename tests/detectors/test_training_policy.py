@@ -293,6 +293,20 @@ def test_embeddings_that_come_ever_nearer_to_one_point_are_worth_knowing(
     assert Learning(logged(embedding_std=spread)).kinds() == said
 
 
+@pytest.mark.parametrize(("name", "begin", "end", "said"), [
+    ("cos_other", 0.29, 0.997, [("mode_collapse", "warning")]),
+    ("neg_sim", 0.0, 0.99, [("mode_collapse", "warning")]),
+    ("cos_same", 0.29, 0.997, []),  # as it should
+    ("cos_other", 0.29, 0.6, []),
+    ("cos_other", 0.96, 0.997, []),  # it began so
+    ("neg_sim", 5.0, 40.0, []),  # no cosine
+])  # fmt: skip
+def test_pairs_that_are_meant_to_differ_and_become_the_same(
+    name: str, begin: float, end: float, said: list[tuple[str, str]]
+) -> None:
+    assert Learning(logged(**{name: steps(np.linspace(begin, end, 60), [end] * 20)})).kinds() == said
+
+
 def test_embeddings_that_have_become_one_point() -> None:
     spread = steps(around(1.0, 0.03, 20), fades(15, 1.0, 0.09), around(0.06, 0.002, 15))
     (found,) = Learning(logged(embedding_std=spread)).find()

@@ -16,6 +16,10 @@ _OF = frozenset(
 )
 # Of what a generator makes, where one is trained against a discriminator: elsewhere such spreads are noise by design.
 _MADE = frozenset({"sample", "samples", "fake", "fakes", "generated", "gen"})
+# How alike pairs are that are meant to differ: the negatives of a contrastive loss.
+_ALIKE = frozenset({"cos", "cosine", "sim", "similarity"})
+_PAIRS = frozenset({"other", "others", "neg", "negative", "negatives", "different", "inter", "between", "unmatched"})
+SAME, APART = 0.95, 0.7  # of the largest that a cosine can be: now, and at first
 WIDTH, LASTS, LEAST = 5, 10, 30  # samples
 GONE = 0.1  # of the largest
 LOW, STILL = 0.2, 0.9  # of the largest for half of the run, and of its middle third in its last one: worth knowing
@@ -58,6 +62,27 @@ def collapse(scene: Scene) -> Iterator[Finding]:
         severity = Severity.WARNING if gone else Severity.INFO
         yield finding("training.mode_collapse", severity, run.ranks, text, why, names=names,
                       step=metric.curve.last_step, key="representation")  # fmt: skip
+        return
+    yield from _alike(run)
+
+
+def _alike(run: Run) -> Iterator[Finding]:
+    """A logged likeness of pairs that are meant to differ, which has risen until they are the same."""
+    for metric in run.named(_ALIKE):
+        values = metric.curve.values
+        if len(values) < LEAST or not _PAIRS & set(metric.words) or values.max() > 1.01:
+            continue
+        first = float(np.median(values[:WIDTH]))
+        if first > APART or values[-LASTS:].min() < SAME:
+            continue
+        text = (
+            f"{metric.name} has risen from {figure(first)} to {figure(float(values[-1]))}: what is meant to differ is"
+            " the same for the encoder"
+        )
+        why = cause("one point", _ONE_POINT, 0.7, seen(f"{metric.name} {figure(float(values[-1]))}", metric.rank),
+                    basis=Basis.RESEARCH)  # fmt: skip
+        yield finding("training.mode_collapse", Severity.WARNING, run.ranks, text, why,
+                      names=(metric.name, "embedding"), step=metric.curve.last_step, key="representation")  # fmt: skip
         return
 
 
