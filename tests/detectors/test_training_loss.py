@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from tests.detectors.learning import Floats, Learning, Scalars, Values, around, falling, logged, rng
 
+from diagd.daemon.detectors.scene import scene_of
+from diagd.daemon.detectors.training.run import Run
+
 
 def with_jump(loss: Floats, at: int, values: Values) -> Floats:
     """The loss with other values from a step on."""
@@ -317,3 +320,8 @@ def test_a_rank_whose_loss_follows_anothers_jump_is_not_told_once_that_is_old() 
     assert not [found for found in old.find() if found.ranks == (0,)]
     alone = Learning({"loss": follows}, world=2).rank(1, {"loss": np.concatenate([begun, around(0.0126, 0.0008, 116)])})
     assert [found.ranks for found in alone.find()] == [(0,)]
+
+
+def test_counts_beside_the_learning_rates_are_none() -> None:
+    run = Learning({"loss": falling(80), "lr/scheduled": [float(n) for n in range(80)]})
+    assert [curve.values.max() for curve in Run(scene_of(run.job.state)).rates(0)] == [1e-3]
