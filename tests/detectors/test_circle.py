@@ -362,6 +362,27 @@ def test_who_goes_from_one_groups_operation_to_another_as_no_rank_did_before_is_
     assert (found.kind, found.ranks) == ("hang.group_cycle", culprits)
 
 
+@pytest.mark.parametrize("along", [(2,), (1, 2, 3)])
+def test_who_comes_alone_to_what_no_rank_ever_came_to_is_at_fault(along: tuple[int, ...]) -> None:
+    """In a mesh all else comes from C++; one rank calls a barrier of all ranks, in the midst of the steps."""
+    pairs = {"even": (0, 2), "odd": (1, 3), "low": (0, 1), "high": (2, 3)}
+    met = job(4, groups={"0": (0, 1, 2, 3), **pairs})
+    for turn in range(1, 13):
+        for name, group in (("ALLGATHER", "even"), ("ALLGATHER", "odd"), ("ALLREDUCE", "low"), ("ALLREDUCE", "high")):
+            for rank in pairs[group]:
+                met.passes(0.01).recorded(rank, name, turn, group)
+    met.passes(0.1)
+    for rank in along:
+        met.waits(rank, "BARRIER", seq=1, group="0", site=at("main", line=28))
+    for rank, group in {1: "low", 3: "high"}.items():
+        if rank not in along:
+            met.recorded(rank, "ALLGATHER", 13, "odd").passes(0.01).waits_in_backward(rank, 13, group)
+    met.waits_in_backward(0, 13, "even", "ALLGATHER")
+    (found,) = [one for one in met.passes(2).find() if one.kind == "hang.group_cycle"]
+    assert (found.ranks == (2,)) is (along == (2,))
+    assert 0 not in found.ranks or along != (2,)
+
+
 @pytest.mark.parametrize(("turned", "culprits"), [((0, 2), (1,)), ((0, 1, 2), (1, 2))])
 def test_who_keeps_its_partners_where_most_have_turned_to_others_is_at_fault(
     turned: tuple[int, ...], culprits: tuple[int, ...]

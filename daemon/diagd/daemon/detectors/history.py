@@ -98,6 +98,23 @@ def _first_move(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     return strangers if len(strangers) < len(waits) else ()
 
 
+def alone_there(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Who has come to an operation that no rank ever came to, before most of its group, while the rest goes as ever.
+
+    A first evaluation is such an operation too: there most are, and who is not has not come along.
+    """
+    moves = {rank: _moves(detail, waits.get(rank)) for rank, detail in scene.state.details.items()}
+    if any(len(moves.get(rank, ())) <= AGREED_BEFORE for rank in waits):
+        return ()
+    new = [rank for rank in waits if not _is_recorded(moves[rank])]
+    known = {move for rank, made in moves.items() for move in (made[:-1] if rank in waits else made)}
+    if not 0 < len(new) < len(waits) or any(moves[r][-1] not in known for r in waits if r not in new):
+        return ()
+    there = [held[0].op for held in scene.graph.waits.values() if held]
+    met = {r: sum((op.group, op.name) == (waits[r].op.group, waits[r].op.name) for op in there) for r in new}
+    return tuple(sorted(new)) if all(2 * met[r] < len(waits[r].members) for r in new) else ()
+
+
 Move = tuple[tuple[str, str], tuple[str, str]]
 
 

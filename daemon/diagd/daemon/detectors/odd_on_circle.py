@@ -33,7 +33,7 @@ def odd_on(scene: Scene, waits: Waits, *, unmatched: bool) -> Odd:
         return Odd(ranks, f"{words.verb(ranks, 'has', 'have')} {strays[0].said}", ASTRAY)
     for rule, one, several in _RULES:
         if ranks := rule(scene, waits, left):
-            return Odd(ranks, words.verb(ranks, one, several))
+            return Odd(ranks, words.verb(ranks, one, several), ASTRAY if rule is _alone else "")
     return Odd((), "")
 
 
@@ -52,6 +52,10 @@ def out_of_order(ranks: tuple[int, ...], waits: Waits) -> str:
 def _strayed(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
     """The order that all have kept until now outweighs a vote: a server that waits for its workers stands alone too."""
     return history.first_time(scene, waits)
+
+
+def _alone(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return history.alone_there(scene, waits)
 
 
 def _to_a_stranger(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
@@ -101,6 +105,7 @@ Rule = Callable[[Scene, Waits, tuple[int, ...]], tuple[int, ...]]
 
 _NOT_THERE = "not in the send or recv that others wait for"
 _NEW = "turned to a partner that it never sent to or received from before"
+_ALONE = "come alone to an operation that no rank came to before, while the others go on as ever"
 _DONE = "turned to a partner that has done its sends and receives of this step with others"
 _EARLY = "gone to a collective with fewer sends or receives than in the steps before"
 _OUT = "gone on without the send or receive that all others have called there"
@@ -110,6 +115,7 @@ _WITHOUT = "gone on without a send that went before each receive until now"
 _RULES: tuple[tuple[Rule, str, str], ...] = (
     (_left_out, f"has {_OUT}", f"have {_OUT}"),
     (_strayed, "", ""),
+    (_alone, f"has {_ALONE}", f"have {_ALONE}"),
     (_to_a_stranger, f"has {_NEW}", f"have {_NEW}"),
     (_to_who_is_done, f"has {_DONE}", f"have {_DONE}"),
     (_went_early, f"has {_EARLY}", f"have {_EARLY}"),
