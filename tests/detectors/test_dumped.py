@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from diagd.daemon.detectors.dumped import undecided
+from diagd.daemon.detectors.dumped import undecided, young
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
@@ -140,6 +140,16 @@ def test_no_circle_is_closed_over_what_is_not_known() -> None:
 def test_a_short_wait_is_no_hang() -> None:
     young = op("ALLREDUCE", 6, done=False, entered_s=NOW_S - 1.0)
     assert detect(dumps(2, {0: [young], 1: [op("ALLREDUCE", 5)]})) == ()
+
+
+@pytest.mark.parametrize(
+    ("lasts_s", "said"), [(0.2, []), (2.0, ["rank 0 waits in ALLREDUCE #6 of group 0 for rank 1"])]
+)
+def test_a_wait_that_is_too_short_to_judge_is_said_all_the_same(lasts_s: float, said: list[str]) -> None:
+    lately = op("ALLREDUCE", 6, done=False, entered_s=NOW_S - lasts_s)
+    state = dumps(2, {0: [op("ALLREDUCE", 5), lately], 1: [op("ALLREDUCE", 5)]})
+    assert detect(state) == ()
+    assert [text.partition(",")[0] for text in young(scene_of(state))] == said
 
 
 def test_finished_operations_are_no_fault() -> None:

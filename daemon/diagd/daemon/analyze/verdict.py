@@ -19,7 +19,7 @@ from diagd.daemon.analyze.groups import Groups
 from diagd.daemon.analyze.plain import NotADump
 from diagd.daemon.analyze.sources import Source
 from diagd.daemon.analyze.walk import USAGE, told
-from diagd.daemon.detectors.dumped import undecided
+from diagd.daemon.detectors.dumped import undecided, young
 from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
@@ -115,6 +115,7 @@ def _judged(
     without = [rank for rank in range(state.world_size) if rank not in state.details]
     report["ranks"] = sorted([*report["ranks"], *(_lost(rank) for rank in without)], key=lambda row: int(row["rank"]))
     open_ends = list(undecided(scene_of(state))) if state.not_known else []
+    open_ends += young(scene_of(state)) if not book.incidents else []
     left = [*_unknown(state), *open_ends]
     report["notes"] = [*left, *problems, *_membership(state, groups), *report["notes"]]
     report["analysis"] = {

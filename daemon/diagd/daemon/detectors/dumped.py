@@ -17,6 +17,7 @@ from diagd.daemon.state.job import OTHERS
 from diagd.daemon.state.model import Detail, Operation
 
 _ASLEEP = ("S", "D")
+YOUNG_S = 1.0  # a wait that is shorter is any step's
 STOOD = 0.8  # of what the others have waited for
 
 
@@ -111,6 +112,23 @@ def undecided(scene: Scene) -> Iterator[str]:
                 continue
             seen.add(place)
             yield _open_text(scene, wait, reasons)
+
+
+def young(scene: Scene) -> Iterator[str]:
+    """Waits for ranks that have not come, for so short a time that a job in order has such: a sentence for each."""
+    there: dict[tuple[str, int, str], list[Wait]] = {}
+    for rank, waits in sorted(scene.graph.waits.items()):
+        for wait in waits:
+            lasts = YOUNG_S <= scene.age_s(wait) < scene.late_s
+            if wait.kind == "collective" and scene.graph.edges.get(rank) and lasts:
+                there.setdefault((wait.op.group, wait.op.seq, wait.op.name), []).append(wait)
+    for held in there.values():
+        ranks = tuple(sorted({wait.rank for wait in held}))
+        missing = tuple(sorted(set(held[0].members) & set().union(*(scene.graph.edges[rank] for rank in ranks))))
+        if missing:
+            lasted = words.seconds_text(max(map(scene.age_s, held)))
+            text = f"{words.wait_text(ranks)} in {words.op_text(held[0].op)} for {words.ranks_text(missing)}"
+            yield f"{text}, in these dumps for {lasted}: too short a time to call it a hang"
 
 
 def _open_text(scene: Scene, wait: Wait, reasons: dict[int, str]) -> str:
