@@ -1,6 +1,7 @@
 """`diagd run --inject`: the option, the variable, and what a person is told; what a fault does is told elsewhere."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,8 @@ def test_the_help_names_every_fault_and_says_that_it_disturbs(tmp_path: Path) ->
     shown = diagd_run("--help", cwd=tmp_path).stdout
     assert [kind for kind in KINDS if kind not in shown] == []
     assert "meant to disturb" in shown
+
+
+def test_the_help_of_run_names_each_drill(tmp_path: Path) -> None:
+    said = diagd_run("--help", cwd=tmp_path).stdout.partition("--inject is the one thing")[2]
+    assert [kind for kind in KINDS if not re.search(rf"(^|[ ,]){kind}\b", said)] == []

@@ -8,8 +8,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from diagd.daemon.cli import jobs, ledger_save
+from diagd.daemon.cli import jobs, ledger, ledger_save
 from diagd.daemon.cli.main import main
+from diagd.daemon.errors import DiagdError
 
 ASKED = {"number": 1, "phase": "asked", "step": 40, "ranks": 2, "answered": 0, "why": "", "at": 20}
 WANTED = ASKED | {"phase": "wanted", "step": None, "ranks": 0, "why": "a rank is gone"}
@@ -94,3 +95,13 @@ def test_what_ranks_began_with_is_not_asked_for_but_read(
     Aggregator(monkeypatch, began | {"phase": "failed", "why": why, "step": None})
     assert main(["ledger", "save", str(tmp_path / "l.json"), "--step", "0"]) == 3
     assert f"{why}: it was not started with `diagd run --ledger-at-start`" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_any_rank_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(DiagdError, match="cannot be written"):
+        ledger._check_writable(tmp_path / "none" / "x.json")
+    ledger._check_writable(tmp_path / "x.json")
+    assert not (tmp_path / "x.json").exists()
+    (tmp_path / "y.json").write_text("kept")
+    ledger._check_writable(tmp_path / "y.json")
+    assert (tmp_path / "y.json").read_text() == "kept"

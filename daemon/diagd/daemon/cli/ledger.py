@@ -56,12 +56,16 @@ def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
 
     found = find_job(job)
     address = found.info.get("http")
+    _check_writable(file)  # before the ranks are held up for it
     try:
         if not address:
             raise OSError("it has no aggregator on this machine")
         why = of_one_step(address, step, limit)
         document = fetch(address, path_of(step), timeout_s=60.0)
     except (OSError, ValueError) as exc:
+        if not found.alive:
+            help = "ask while it makes steps: --step N names one that is still to come"
+            raise DiagdError("the job has ended meanwhile, and told nothing", help=help, exit_code=4) from exc
         raise DiagdError(f"the job's aggregator does not answer: {exc}", help="try again", exit_code=4) from exc
     if not document.get("tensors"):
         raise DiagdError(
@@ -72,10 +76,24 @@ def save(file: Path, job: str | None, step: int | None, limit: float) -> int:
     try:
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as exc:
-        raise DiagdError(f"{file}: cannot be written ({exc.strerror})", help="name another file", exit_code=2) from exc
+        raise _unwritable(file, exc) from exc
     for line in _written(document, file, why):
         click.echo(line)
     return _SAMPLED_ALONE if why else 0
+
+
+def _check_writable(file: Path) -> None:
+    there = file.exists()
+    try:
+        file.open("a").close()
+        if not there:
+            file.unlink()
+    except OSError as exc:
+        raise _unwritable(file, exc) from exc
+
+
+def _unwritable(file: Path, exc: OSError) -> DiagdError:
+    return DiagdError(f"{file}: cannot be written ({exc.strerror})", help="name another file", exit_code=2)
 
 
 def _written(document: dict[str, Any], file: Path, why: str) -> list[str]:

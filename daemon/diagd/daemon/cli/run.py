@@ -128,7 +128,7 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
     multiple=True,
     envvar="DIAGD_INJECT",
     metavar="FAULT",
-    help="For drills: DISTURB the job by planting this fault, such as hang:rank=3,step=10 (all kinds below).",
+    help="For drills: DISTURB the job by planting this fault, such as hang:rank=3,step=10 (all kinds above).",
 )
 @click.option(
     "--ledger-at-start",
@@ -151,13 +151,17 @@ def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options:
       DIAGD_DISABLE=1 diagd run -- python train.py      (the probes stay out)
 
     --inject is the one thing in diagd that is meant to disturb a job: it shows what diagd says of a fault, on a job
-    that may be lost. The fault acts when the rank has completed that training step; steps count from 1.
+    that may be lost. The fault acts when the rank has completed that training step (10, where none is named); steps
+    count from 1.
 
     \b
       hang:rank=3,step=10               sleeps for ever in its own code
       gil:rank=1,step=10                waits for ever in C code that holds the GIL
       data:rank=1,step=20               waits for ever for its DataLoader's next batch
       mismatch:rank=1,step=12           enters an all_reduce of another size on the default group
+      leave:rank=1,step=12              destroys its process groups and never comes to what others wait in
+      cycle:rank=1,step=12              reduces over two groups in another order than all others
+      unsent:rank=1,step=12             does not send what the rank after it waits to receive
       store:rank=1,step=12              waits for a key of the store that nobody sets
       slow:rank=0,2-3,factor=2,step=20-60   takes factor times as long for these steps (20- to the end)
       stop, kill, raise, exit[,code=3]  such as stop:rank=0,step=15
