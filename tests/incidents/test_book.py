@@ -215,16 +215,20 @@ def test_a_job_that_ends_well_leaves_nothing_open() -> None:
     assert not seen.only.is_open
 
 
-def test_a_rank_that_is_slow_until_a_job_ends_well_was_slow_to_its_end() -> None:
+def test_slowness_that_comes_and_goes_is_one_incident_and_over_with_a_job_that_ends_well() -> None:
     training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
     (slow,) = training.find()
     state, book = training.state, IncidentBook()
-    for _ in range(3):
-        book.update((slow,), state)
-        state.now_s += 0.5
+    for second in range(40):
+        book.update((slow,) if second % 10 < 3 else (), state)
+        state.now_s += 1.0
+    book.update((slow,), state)
+    state.now_s += 1.0
+    book.update((slow,), state)
+    assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", True)]
     state.end(0, state.now_s)
     book.update((), state)
-    assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", True)]
+    assert [one.is_open for one in book.incidents] == [False]
 
 
 def test_what_stood_when_the_job_fell_stays_open() -> None:

@@ -40,10 +40,10 @@ def said(recording: BoxWriter) -> dict[str, str]:
 def look() -> None:
     """No test, as these are compiled with a look at their variables."""
     trainer, net, student = Trainer(), Net(), nn.Sequential(nn.Linear(2, 2))
-    average = copy.deepcopy(net)
+    average, wrapped = copy.deepcopy(net), nn.DataParallel(net)  # a wrapper's title is that of what it wraps
     titled = (
         ("Sequential#1", student), ("Sequential#2", trainer.teacher), ("Net", net), ("Net (copy)", average),
-        ("ReLU", [nn.ReLU()][0]),
+        ("ReLU", [nn.ReLU()][0]), ("Reader", wrapped),
     )  # fmt: skip
     aliases.tell(titled, sys._getframe())
 

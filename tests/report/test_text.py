@@ -10,7 +10,7 @@ from tests.report.reports import incident, report
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Severity
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.report.early import EARLY, NO_RANK
-from diagd.daemon.report.text import summary_lines, verdict_lines
+from diagd.daemon.report.text import _incidents, summary_lines, verdict_lines
 
 
 def test_a_verdict_says_what_where_who_waits_why_and_what_to_do() -> None:
@@ -118,6 +118,13 @@ def test_a_summary_of_a_bad_job_names_the_worst() -> None:
 def test_a_summary_says_whether_the_worst_is_over() -> None:
     (line,) = summary_lines(report(incident(state="resolved")))
     assert line.endswith("first hang.data_starved (rank 1), resolved since.")
+
+
+@pytest.mark.parametrize(("resolved_s", "said"), [(9.0, "resolved since"), (20.0, "to the job's end")])
+def test_what_was_slow_until_the_job_ended_has_not_become_quicker(resolved_s: float, said: str) -> None:
+    slow = {"kind": "slow.straggler", "ranks": [1], "peak_severity": "warning", "state": "resolved",
+            "resolved_at": resolved_s, "attempt": 0}  # fmt: skip
+    assert _incidents([slow], 0, 20.0).endswith(f"first slow.straggler (rank 1), {said}")
 
 
 def test_a_summary_names_what_was_before_a_restart() -> None:

@@ -4,6 +4,7 @@ The fact `models/aliases` holds a line for each: its title in the ledger, and th
 Names in the ledger stay as they are: these are the same on all ranks, whatever each calls its model.
 """
 
+import sys
 from types import FrameType
 from typing import Any
 
@@ -12,7 +13,6 @@ from diagd.probes.signals import SIGNALS
 
 MOST = 16  # models
 FRAMES, OBJECTS = 12, 200  # that are looked at
-_GENERIC = ("torch.nn.", "torch.ao.")  # classes that say nothing of what a model is for
 
 
 def tell(titled: tuple[tuple[str, Any], ...], frame: FrameType | None) -> None:
@@ -21,7 +21,7 @@ def tell(titled: tuple[tuple[str, Any], ...], frame: FrameType | None) -> None:
     Args:
         titled: The models with their titles.
     """
-    wanted = {id(root): title for title, root in titled if _says_little(title, root)}
+    wanted = {id(root): title for title, root in titled if _says_little(title)}
     if not wanted:
         return
     found: dict[str, str] = {}
@@ -36,8 +36,9 @@ def tell(titled: tuple[tuple[str, Any], ...], frame: FrameType | None) -> None:
         SIGNALS.fact("models/aliases", "\n".join(lines)[:900])
 
 
-def _says_little(title: str, root: Any) -> bool:
-    return title.endswith(" (copy)") or "#" in title or type(root).__module__.startswith(_GENERIC)
+def _says_little(title: str) -> bool:
+    """Also a class of torch's own: what it is for, it does not say."""
+    return title.endswith(" (copy)") or "#" in title or hasattr(sys.modules.get("torch.nn"), title)
 
 
 def _look(names: dict[str, Any], wanted: dict[int, str], found: dict[str, str]) -> None:

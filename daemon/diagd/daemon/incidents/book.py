@@ -12,7 +12,7 @@ from diagd.daemon.state.job import JobState
 
 CONFIRM_S = 0.9  # what is not proven must be found again after so long
 CALM_S = 2.0  # and be gone for so long before it is over
-GONE_S = 20.0  # likewise of what a job goes on with, whose evidence comes and goes with its samples
+GONE_S = 20.0  # likewise of what training computes, whose evidence comes and goes with its samples
 AGAIN_S = 600.0  # what comes back within this time, and is no wait, is the same fault
 _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
@@ -195,7 +195,7 @@ class IncidentBook:
 
     def _is_over(self, incident: Incident, state: JobState) -> bool:
         if state.ended_s is not None:  # what stood when the job fell is why it fell
-            return state.exit_code == 0 and not incident.goes_on
+            return state.exit_code == 0 and (not incident.goes_on or incident.kind.startswith("slow."))
         if incident.kind.startswith("exit."):
             return state.attempt > incident.attempt
         if state.stopping_s is not None or any(
@@ -203,7 +203,8 @@ class IncidentBook:
         ):
             return state.attempt > incident.attempt
         gone_s = state.now_s - self._last_found.setdefault(incident.id, state.now_s)
-        return gone_s > (GONE_S if incident.goes_on else CALM_S)
+        samples = incident.goes_on and not incident.kind.startswith("slow.")
+        return gone_s > (GONE_S if samples else CALM_S)
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:

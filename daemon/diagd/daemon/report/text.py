@@ -105,7 +105,8 @@ def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
     notes = unwatched(report.get("notes") or [])
     attempt = report["job"].get("attempt") or 0
     ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
-    verdict = _incidents(incidents, attempt) if report.get("judged", True) else "not judged"
+    ended_s = report["job"].get("ended_at")
+    verdict = _incidents(incidents, attempt, ended_s) if report.get("judged", True) else "not judged"
     code = report["job"].get("exit_code")
     if code and not incidents:  # the launcher itself, or what it was to start, has failed
         verdict += f", and the command ended with exit code {code}"
@@ -145,16 +146,22 @@ def _ranks_and_steps(ranks: Sequence[Json], attempt: int) -> str:
     return f"{count}, {span} step{'s' * (steps[-1] != 1)}{', restarted' * bool(attempt)}"
 
 
-def _incidents(incidents: Sequence[Json], attempt: int) -> str:
+def _incidents(incidents: Sequence[Json], attempt: int, ended_s: float | None) -> str:
     if not incidents:
         return "no incident"
     worst = incidents[0]
     counts = Counter(incident["peak_severity"] for incident in incidents)  # as it was said when it happened
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
-    over = ", resolved since" if worst["state"] == "resolved" else ""
+    over = _over(worst, ended_s) if worst["state"] == "resolved" else ""
     text = f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {_named(worst)}{over}"
     before = dict.fromkeys(_named(one) for one in incidents[1:] if one["attempt"] < attempt)
     return f"{text}; before a restart {', '.join(list(before)[:_EARLIER])}" if before else text
+
+
+def _over(incident: Json, ended_s: float | None) -> str:
+    """A rank that was slow until the job had ended well has not become quicker."""
+    to_end = ended_s is not None and (incident["resolved_at"] or 0.0) >= ended_s
+    return ", to the job's end" if to_end and incident["kind"].startswith("slow.") else ", resolved since"
 
 
 def _named(incident: Json) -> str:
