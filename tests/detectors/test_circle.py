@@ -383,6 +383,19 @@ def test_who_comes_alone_to_what_no_rank_ever_came_to_is_at_fault(along: tuple[i
     assert 0 not in found.ranks or along != (2,)
 
 
+def test_who_receives_for_the_first_time_has_not_come_alone() -> None:
+    """All send to the next and receive from the one before, for the first time; one goes on without its send."""
+    met = job(3)
+    for turn in range(1, 13):
+        for rank in range(3):
+            met.passes(0.01).recorded(rank, "ALLREDUCE", turn)
+    met.passes(0.1).waits_in_backward(1, 13).waits_in_backward(0, 13).receives(2, peer=1, site=at("main", line=37))
+    met.passes(2)
+    scene = scene_of(met.state)
+    waits = {rank: scene.graph.waits[rank][0] for rank in (1, 2)}
+    assert history.alone_there(scene, waits) == ()
+
+
 @pytest.mark.parametrize(("turned", "culprits"), [((0, 2), (1,)), ((0, 1, 2), (1, 2))])
 def test_who_keeps_its_partners_where_most_have_turned_to_others_is_at_fault(
     turned: tuple[int, ...], culprits: tuple[int, ...]

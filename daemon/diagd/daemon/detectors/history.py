@@ -107,6 +107,8 @@ def alone_there(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     if any(len(moves.get(rank, ())) <= AGREED_BEFORE for rank in waits):
         return ()
     new = [rank for rank in waits if not _is_recorded(moves[rank])]
+    if any(waits[rank].kind != "collective" for rank in new):
+        return ()  # who receives for the first time may have been told to by all, and not been sent to
     known = {move for rank, made in moves.items() for move in (made[:-1] if rank in waits else made)}
     if not 0 < len(new) < len(waits) or any(moves[r][-1] not in known for r in waits if r not in new):
         return ()
