@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from tests.probes.scalars import told
 from torch import Tensor, nn
 
-from diagd.probes import misused
+from diagd.probes import misused, nodes
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.signals import SIGNALS
 
@@ -68,11 +68,11 @@ def test_a_loss_of_what_is_not_trained_has_no_graph(recording: BoxWriter) -> Non
 def test_it_is_looked_at_ever_more_seldom(recording: BoxWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def nearest(loss: int) -> tuple[object, ...]:
+    def nearest(loss: int, most: int) -> tuple[object, ...]:
         seen.append(loss)
         return ()
 
-    monkeypatch.setattr(misused, "_nearest", nearest)
+    monkeypatch.setattr(nodes, "nearest", nearest)
     monkeypatch.setattr(misused.LOOKS, "next", 0)
     for step in range(1, 300, 2):  # short steps are not all looked at
         misused.look(SimpleNamespace(grad_fn=step), step)

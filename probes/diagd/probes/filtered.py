@@ -7,38 +7,27 @@ The series `loss/filtered` holds the part, of a scalar 0 or 1.
 """
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from diagd.probes import later, nodes
+from diagd.probes.looks import Looks
 from diagd.probes.signals import SIGNALS
-from diagd.probes.state import STATE
 
-FIRST, TIMES = 3, 4  # steps: each of the first, then ever more seldom, and each that is looked at once there is one
 NODES = 64
 ELEMENTS = 1 << 20
 _FILTER = "NanToNum"
 
 
-class _Looks:
-    """This process's."""
-
-    def __init__(self) -> None:
-        self.next = 0  # step
-        self.box: Any = None  # a forked child begins anew
-
-
-LOOKS = _Looks()
+LOOKS = Looks()
 
 
 def look(root: Any, step: int) -> None:
     """Before a backward pass."""
-    if LOOKS.box is not STATE.box:
-        LOOKS.box, LOOKS.next = STATE.box, 0
-    if step < LOOKS.next or root.grad_fn is None:
+    if not LOOKS.due(step) or root.grad_fn is None:
         return
-    held = [tensor for node in _behind_layers(root.grad_fn) if (tensor := _given(node)) is not None]
-    LOOKS.next = step + 1 if step < FIRST or held else TIMES * step
+    filters = [node for node in nodes.nearest(root.grad_fn, NODES, _to_layers) if nodes.operation(node) == _FILTER]
+    held = [tensor for node in filters if (tensor := _given(node)) is not None]
+    LOOKS.looked(step, follow=bool(held))
     if held:
         torch = sys.modules["torch"]
         with later.unseen(torch):
@@ -48,19 +37,10 @@ def look(root: Any, step: int) -> None:
             )
 
 
-def _behind_layers(loss: Any) -> Iterator[Any]:
-    """The filters between the loss and the nearest operations that have parameters."""
-    pending, seen = [loss], {loss}
-    while pending and len(seen) < NODES:
-        node = pending.pop(0)
-        if nodes.operation(node) == _FILTER:
-            yield node
-        after = [one for one, _ in node.next_functions if one is not None]
-        if any(_is_parameter(one) for one in after):
-            continue
-        new = [one for one in after if one not in seen]
-        seen.update(new)
-        pending += new
+def _to_layers(node: Any) -> list[Any]:
+    """What is behind a node; nothing where it is an operation that has parameters."""
+    after = nodes.behind(node)
+    return [] if any(_is_parameter(one) for one in after) else after
 
 
 def _is_parameter(node: Any) -> bool:

@@ -9,14 +9,12 @@ The fact `loss/misused` holds what it is and, where it is of use, the number of 
 """
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from diagd.probes import later, nodes
+from diagd.probes.looks import Looks
 from diagd.probes.signals import SIGNALS
-from diagd.probes.state import STATE
 
-FIRST, TIMES = 3, 4  # steps: each of the first, then ever more seldom
 NODES = 64  # from the loss on: behind it is the model
 ABOVE_ZERO = 0.01  # a logarithm of a probability that was computed in half precision may be a little above 0
 ELEMENTS = 1 << 20
@@ -33,41 +31,20 @@ _TWICE = {
 }  # fmt: skip
 
 
-class _Looks:
-    """This process's."""
-
-    def __init__(self) -> None:
-        self.next = 0  # step
-        self.box: Any = None  # a forked child begins anew
-
-
-LOOKS = _Looks()
+LOOKS = Looks()
 
 
 def look(root: Any, step: int) -> None:
     """Before a backward pass."""
-    if LOOKS.box is not STATE.box:
-        LOOKS.box, LOOKS.next = STATE.box, 0
-    if step < LOOKS.next or root.grad_fn is None:
+    if not LOOKS.due(step) or root.grad_fn is None:
         return
-    LOOKS.next = step + 1 if step < FIRST else TIMES * step
-    for node in _nearest(root.grad_fn):
+    LOOKS.looked(step)
+    for node in nodes.nearest(root.grad_fn, NODES):
         if said := _twice(node) or _over_samples(node):
             SIGNALS.fact("loss/misused", said, step)
             return
         if nodes.operation(node) in _NLL and nodes.operation(_given(node)) != "LogSoftmax":
             _look_at_scores(node, step)
-
-
-def _nearest(loss: Any) -> Iterator[Any]:
-    """The nodes of the graph, breadth first."""
-    pending, seen = [loss], {loss}
-    while pending and len(seen) < NODES:
-        node = pending.pop(0)
-        yield node
-        new = [after for after, _ in node.next_functions if after is not None and after not in seen]
-        seen.update(new)
-        pending += new
 
 
 def _given(node: Any) -> Any:
