@@ -54,7 +54,8 @@ OVER_BUDGET = """
 if in_rank():
     import diagd.probes.cost as cost
     import diagd.probes.budget as budget
-    cost.SHARE, cost._WINDOW_NS, cost._MIN_STEPS, cost._PATIENCE, budget.MAX_STRIDE = 0.0, 0, 5, 1, 1
+    cost.SHARE = cost.AIM = cost.LATER_AIM = 0.0
+    cost._WINDOW_NS, cost._MIN_STEPS, cost._PATIENCE, budget.MAX_STRIDE = 0, 5, 1, 1
 """
 FULL = """
 if in_rank():

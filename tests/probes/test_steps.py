@@ -88,20 +88,27 @@ def train(step: int, seconds: float, overhead: float) -> int:
     return step + 100
 
 
-def test_within_the_budget_nothing_is_left_out() -> None:
+def test_within_half_the_budget_nothing_is_left_out() -> None:
     step = 0
     for _ in range(5):
-        step = train(step, seconds=5, overhead=0.048)
+        step = train(step, seconds=5, overhead=0.024)
     assert (STATE.detail, STATE.notes, BUDGET.stride) == (2, [], 1)
 
 
 def test_in_the_long_run_samples_may_take_half_of_that_and_details_stay() -> None:
-    step = train(0, seconds=5, overhead=0.04)
+    step = train(0, seconds=5, overhead=0.02)
     while BUDGET.stride == 1:
-        step = train(step, seconds=5, overhead=0.04)
+        step = train(step, seconds=5, overhead=0.02)
     assert step * 5 / 100 == 5 + cost.LATER_NS / SECOND + 5
     for _ in range(30):
-        step = train(step, seconds=5, overhead=0.04)
+        step = train(step, seconds=5, overhead=0.02)
+    assert (BUDGET.stride, STATE.detail) == (MAX_STRIDE, 2)
+
+
+def test_between_half_the_budget_and_all_of_it_samples_get_rarer_and_details_stay() -> None:
+    step = train(0, seconds=30, overhead=0)
+    for _ in range(30):
+        step = train(step, seconds=30, overhead=0.24)
     assert (BUDGET.stride, STATE.detail) == (MAX_STRIDE, 2)
 
 
@@ -122,9 +129,9 @@ def test_over_the_budget_samples_get_rarer_first_and_then_details_go_and_it_is_s
 def test_a_benchmark_is_held_to_the_budget_of_the_time_in_which_the_probes_are_on(tmp_path: Path) -> None:
     STATE.settings = Settings(str(tmp_path), bench_steps=10_000)
     step = train(0, seconds=5, overhead=0)
-    step = train(step, seconds=5, overhead=0.024)
+    step = train(step, seconds=5, overhead=0.012)
     assert BUDGET.stride == 1
-    train(step, seconds=5, overhead=0.026)
+    train(step, seconds=5, overhead=0.013)
     assert BUDGET.stride > 1
 
 

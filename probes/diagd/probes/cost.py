@@ -11,9 +11,9 @@ MASK = 15  # one in 16 operations is timed, and counted sixteenfold:
 # not the one at which much else is due, which steps' numbers decide, nor with it one whose code has gone cold since.
 TIMED = 11
 SHARE = 0.01  # of the time
-# Of it in the long run, for what can be done at fewer steps: most faults show early, and later ones can wait for the
-# next sample. Half, as what is measured here leaves out that all else finds the caches colder.
-LATER_SHARE, LATER_NS = 0.005, 30_000_000_000
+# What samples are thinned out to. Half, as what is measured here leaves out that all else finds the caches colder and
+# that the other ranks wait; half of that in the long run, as most faults show early and later ones can wait.
+AIM, LATER_AIM, LATER_NS = 0.005, 0.0025, 30_000_000_000
 _WINDOW_NS = 3_000_000_000
 _MIN_STEPS = 64  # twice as many at first, as most faults show early and a start is no measure
 _PATIENCE = 4  # windows over the budget, though samples are as rare as can be, before operations lose details
@@ -92,8 +92,8 @@ def _judge(step: int, now: int) -> None:
     if STATE.settings.bench_steps:
         took //= 2  # in the other half the probes were off
     _Window.first_ns = _Window.first_ns or now
-    share = LATER_SHARE if now - _Window.first_ns > LATER_NS else SHARE
-    widened = not _Window.began_ns or BUDGET.widen(spent, share * took)
+    aim = LATER_AIM if now - _Window.first_ns > LATER_NS else AIM
+    widened = not _Window.began_ns or BUDGET.widen(spent, aim * took)
     _Window.over = 0 if widened or spent <= SHARE * took else _Window.over + 1
     if _Window.over >= _PATIENCE and STATE.detail:
         _Window.over = 0
