@@ -204,6 +204,7 @@ def test_a_table_that_is_most_of_the_model_is_worth_knowing() -> None:
     assert (found.kind, found.severity, found.ranks) == ("training.parameter_share", "info", (0, 1))
     assert found.names == ("Net.embed_tokens.weight",)
     assert "79%" in found.summary
+    assert found.step == 0  # as it was from the start, whenever it is told
 
 
 def test_one_dense_layer_that_is_nearly_all_of_a_model_is_worth_knowing() -> None:

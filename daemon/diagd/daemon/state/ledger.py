@@ -98,6 +98,12 @@ class TensorLedger:
         """All that have a ledger."""
         return tuple(sorted(self._rows))
 
+    @property
+    def first_step(self) -> int | None:
+        """The first step after which any tensor's digest was taken; None before that."""
+        known = self._steps[self._steps != NONE]
+        return int(known.min()) if len(known) else None
+
     def samples(self, index: int) -> dict[int, dict[int, int]]:
         """Of one of the entries what is kept: the ranks' digests (signed) by the step after which they were taken."""
         if index >= len(self._steps):

@@ -27,14 +27,16 @@ def parameter_share(scene: Scene) -> Iterator[Finding]:
     step = scene.step(ranks) or 0 if ranks else 0
     if step < STEPS:
         return
+    first = state.tensors.first_step
+    began = step if first is None else first  # it has been so since then, whenever it is told
     for model, tensors in _models(scene, ranks[0]).items():
         whole = sum(prod(info.shape) for info in tensors)
         tables = [info for info in tensors if _is_table(info)]
         held = sum(prod(info.shape) for info in tables)
         if whole >= LEAST and held > MOST * whole and len(tables) <= TABLES:
-            yield _finding(ranks, model, tables, held, whole, step)
+            yield _finding(ranks, model, tables, held, whole, began)
         elif whole >= LEAST and step >= LATER and (one := _dense(tensors, whole)) is not None:
-            yield _dense_finding(ranks, model, one, whole, step)
+            yield _dense_finding(ranks, model, one, whole, began)
 
 
 def _models(scene: Scene, rank: int) -> dict[str, list[TensorInfo]]:
