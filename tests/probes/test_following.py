@@ -1,6 +1,7 @@
 """No probe sleeps through a step that is its turn: what it says it waits for next, against what it says is due."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,12 +51,22 @@ def test_forward_passes(stride: int) -> None:
     forwards.PASS.__init__()  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("each_ms", [1, 50, 10_000])
-def test_memory_by_how_long_steps_take(stride: int, each_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory._watch, "each_ns", each_ms * 1_000_000)
-    ahead = memory._following(100) - 100
-    assert 1 <= ahead <= memory.MANY_STEPS
-    assert ahead == 1 or ahead * each_ms <= 20 * stride
+@pytest.mark.parametrize("each_us", [200, 1_000, 50_000, 10_000_000])
+def test_memory_by_how_long_steps_take(stride: int, each_us: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_watch", memory._Watch())
+    each_ns, period, step = each_us * 1000, memory.EVERY_NS * stride, 1
+    visits: list[int] = []
+    sampled: list[int] = []
+    while len(sampled) < 20:
+        visits.append(step)
+        if memory._is_due(step, step * each_ns):
+            sampled.append(step * each_ns)
+        step = memory._following(step)
+    gaps = [after - before for before, after in pairwise(sampled)]
+    assert min(gaps) >= period
+    assert max(gaps) <= period + 2 * each_ns
+    least = len(sampled) + len(sampled) * period // (memory.MANY_STEPS * each_ns)
+    assert len(visits) <= 2 * least + 3  # also before the length of a step is known
 
 
 def test_a_request_is_looked_for_with_small_things_and_served_at_its_step(

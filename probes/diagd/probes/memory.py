@@ -48,7 +48,8 @@ class _Watch:
         self.statm = -1
         self.step = 0
         self.read_ns = 0
-        self.each_ns = 0  # of a step, between the last two samples
+        self.each_ns = 0  # of a step, since the last sample
+        self.wait_ns = 0  # until the next one
         self.suspicion = suspicion.Suspicion()
         self.look_ns = FIRST_LOOK_NS
         self.looks = self.waited = 0
@@ -83,7 +84,7 @@ def _following(step: int) -> int:
     """By how long the steps take of late, those that are worth a sample."""
     if not _watch.each_ns:
         return step + 1
-    return step + min(max(EVERY_NS * BUDGET.stride // _watch.each_ns, 1), MANY_STEPS)
+    return step + min(max(_watch.wait_ns // _watch.each_ns, 1), MANY_STEPS)
 
 
 def _ignore(*_: Any) -> None:
@@ -108,19 +109,30 @@ def _stepped(optimizer: Any) -> None:
     if live is None or get_ident() != STATE.trainer:
         return
     step, now_ns = live[_STEP], time.monotonic_ns()
-    if (step <= _watch.step and _watch.pid == os.getpid()) or now_ns - _watch.read_ns < EVERY_NS * BUDGET.stride:
+    if not _is_due(step, now_ns):
         return
-    if _watch.pid != os.getpid():
-        _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
-    if _watch.read_ns:
-        _watch.each_ns = (now_ns - _watch.read_ns) // (step - _watch.step)
-    _watch.step, _watch.read_ns = step, now_ns
     virtual, resident, floor = own_bytes()
     SIGNALS.record("memory/floor", floor, step)
     SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
     if _watch.suspicion.due(step, resident) and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
         _look(step, resident)
+
+
+def _is_due(step: int, now_ns: int) -> bool:
+    """Whether it is time for a sample; where not, how long the steps take is known better all the same."""
+    if _watch.pid != os.getpid():
+        _watch.__init__()  # type: ignore[misc]  # a forked child begins anew
+    period = EVERY_NS * BUDGET.stride
+    if _watch.read_ns:
+        if step <= _watch.step:
+            return False
+        gone = now_ns - _watch.read_ns
+        _watch.each_ns, _watch.wait_ns = gone // (step - _watch.step), period - gone
+        if gone < period:
+            return False
+    _watch.step, _watch.read_ns, _watch.wait_ns = step, now_ns, period
+    return True
 
 
 def own_bytes() -> tuple[int, int, int]:

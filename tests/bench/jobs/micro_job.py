@@ -3,6 +3,9 @@
 The wrappers are taken away and put back between blocks of calls, in the same process. They are measured around a
 backend that returns at once: with gloo's own thread at work, when this one falls asleep and is woken changes with a
 microsecond, and costs more than what is measured. That is measured as well.
+
+A step of a model that computes next to nothing, likewise, with the probes on and switched off: as it is between two
+samples, which are as rare as a rank with such steps makes them.
 """
 
 import ctypes
@@ -18,9 +21,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch._C import _distributed_c10d as c10d
 
 from diagd.probes import start
+from diagd.probes.budget import BUDGET, MAX_STRIDE
 from diagd.probes.registry import PROBES
 from diagd.probes.state import STATE
 
@@ -90,6 +95,50 @@ def timed(call: Callable[[], Any], calls: int) -> float:
     return (time.thread_time_ns() - began) / calls / 1000
 
 
+def compare_steps(blocks: int, steps: int) -> dict[str, list[float]]:
+    """Microseconds of the median step of each block."""
+    one_step = training(torch.zeros(1, 2))
+    BUDGET.widen = lambda *_: True  # type: ignore[method-assign]
+    BUDGET.stride = MAX_STRIDE
+    found: dict[str, list[float]] = {"without": [], "with": []}
+    for block in range(-2, blocks):
+        for kind in rotated(list(found), block):
+            STATE.record(kind == "with")
+            took = sorted(timed_once(one_step) for _ in range(steps))[steps // 2]
+            if block >= 0:  # before that, what is looked at in the first steps alone
+                found[kind].append(took)
+    STATE.record(True)
+    return found
+
+
+def training(x: torch.Tensor) -> Callable[[], Any]:
+    """A step of DDP with a reduction that is over at once, and with one collective of the script's own."""
+    wrapped = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+    wrapped.register_comm_hook(None, reduced)
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.01)
+
+    def one_step() -> None:
+        optimizer.zero_grad()
+        loss = wrapped(x).sum()
+        loss.backward()
+        optimizer.step()
+        dist.all_reduce(loss.detach())
+
+    return one_step
+
+
+def reduced(_: Any, bucket: c10d.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def timed_once(call: Callable[[], Any]) -> float:
+    began = time.thread_time_ns()
+    call()
+    return (time.thread_time_ns() - began) / 1000
+
+
 def quicken(tensor: torch.Tensor) -> None:
     """Put a backend in the place of gloo that has done at once what it is asked for."""
     works = [dist.all_reduce(tensor, async_op=True) for _ in range(WORKS)]
@@ -125,6 +174,7 @@ def main(blocks: int) -> None:
     quicken(tensor)
     for name, call in calls.items():
         result[name] = compare(call, PER_COLLECTIVE, blocks, 300)
+    result["a step with one collective"] = compare_steps(blocks, 300)
     Path("micro.json").write_text(json.dumps(result), encoding="utf-8")
     os._exit(0)  # there is no backend any more that would say goodbye
 
