@@ -7,12 +7,15 @@ MESH: dict[str, tuple[int, ...]] = {"dp0": (0, 2), "dp1": (1, 3), "tp0": (0, 1),
 DONE = 10  # operations of each tp group before
 
 
-def disagreeing(lengths: tuple[int, int] = (64, 64), odd: int = 8, done: int = DONE) -> Job:
-    """Rank 3 reduces `odd` elements where rank 2 reduces its group's usual number; tp0 is at the same place."""
+def disagreeing(lengths: tuple[int, int] = (64, 64), odd: int = 8, done: int = DONE, before: int = 0) -> Job:
+    """Rank 3 reduces `odd` elements where rank 2 reduces its group's usual number; tp0 is at the same place.
+
+    All reduced `before` elements until then, where that is told.
+    """
     mesh = job(4, groups=MESH)
     for rank in range(4):
         for seq in range(1, done + 1):
-            mesh.recorded(rank, "ALLREDUCE", seq, f"tp{rank // 2}", numel=lengths[rank // 2], dtype="float32")
+            mesh.recorded(rank, "ALLREDUCE", seq, f"tp{rank // 2}", numel=before or lengths[rank // 2], dtype="float32")
     for rank in range(4):
         numel = odd if rank == 3 else lengths[rank // 2]
         group, dtype = f"tp{rank // 2}", "float32"
@@ -34,6 +37,8 @@ def test_the_side_that_no_other_group_of_the_mesh_agrees_with_is_at_fault() -> N
     "mesh",
     [
         pytest.param(disagreeing(lengths=(8, 64)), id="the groups' samples were never of one length"),
+        pytest.param(disagreeing(before=8), id="from there on samples differ in length, and it is rank 3 that goes on"),
+        pytest.param(disagreeing(before=16), id="from there on samples differ in length"),
         pytest.param(disagreeing(done=4), id="too little was seen to say what is usual"),
     ],
 )
