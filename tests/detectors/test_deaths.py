@@ -529,7 +529,7 @@ def test_who_receives_from_any_rank_does_not_wait_for_those_that_left_while_one_
 def test_where_a_killed_rank_was_is_no_operation_that_it_had_long_left() -> None:
     made = job(2)
     made.ranks[1].detail = made.ranks[1].detail.with_(
-        history=(Operation("INIT", site=at("init", line=5), entered_s=made.now_s, returned_s=made.now_s + 0.1),)
+        history=(Operation("INIT", site=at("init", line=5), entered_s=made.now_s - 60, returned_s=made.now_s - 59),)
     )
     made.waits(0, seq=64)
     made.passes(9).dies(1, signal="SIGKILL")
@@ -539,3 +539,15 @@ def test_where_a_killed_rank_was_is_no_operation_that_it_had_long_left() -> None
     found = made.passes(1).finds()
     assert found.locations[0].frame.line == 30
     assert "(last seen in train (" in found.summary
+
+
+@pytest.mark.parametrize(("after_s", "shown"), [(0.1, "average"), (-9.0, "train")])
+def test_a_call_in_its_last_step_is_as_new_as_its_last_backward_pass(after_s: float, shown: str) -> None:
+    """Of a rank that has left the loop to do something else for long, as to write a last checkpoint."""
+    made = job(2).train(0, 1).passes(10)
+    called_s = made.now_s + after_s
+    called = Operation("ALLREDUCE", seq=20, site=at("average", line=42), entered_s=called_s, returned_s=called_s + 0.1)
+    made.rest(0, 1).waits(0, seq=21).passes(6)
+    made.ranks[1].detail = made.ranks[1].detail.with_(history=(called,), backward_site=at("train", line=78))
+    found = made.leaves(1).passes(3).finds()
+    assert (found.kind, found.ranks, found.locations[0].frame.function) == ("exit.early", (1,), shown)

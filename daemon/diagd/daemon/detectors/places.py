@@ -1,5 +1,6 @@
 """Where a culprit is, in the user's own code."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -60,11 +61,15 @@ def in_step(detail: Detail, seen: tuple[Location, ...]) -> tuple[Location, ...]:
     return starting(detail.rank, detail.backward_site, seen) if detail.backward_site is not None else seen
 
 
-def at_end(detail: Detail) -> tuple[Location, ...]:
+def at_end(detail: Detail, stepped_s: float = math.inf) -> tuple[Location, ...]:
     """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at.
 
     That is no operation which it had long left, as the making of its group before all steps: there its last backward
     pass, if it had one, says more.
+
+    Args:
+        detail: The rank.
+        stepped_s: When it began its last step: what it entered since is as new as its last backward pass.
     """
     ending = detail.ending
     frames = [f for f in ending.frames if f.user] if ending is not None else []
@@ -72,7 +77,8 @@ def at_end(detail: Detail) -> tuple[Location, ...]:
         return _locations(detail.rank, frames or seen)
     last = next((op for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
     end_s = detail.exit.at_s if detail.exit is not None else detail.in_shutdown_s
-    left = last is not None and end_s is not None and (last.returned_s or end_s) < end_s - LEFT_S
+    recent_s = min(end_s - LEFT_S, stepped_s) if end_s is not None else -math.inf
+    left = last is not None and end_s is not None and (last.returned_s or end_s) < recent_s
     site = last.site if last is not None and not left else detail.backward_site
     return _locations(detail.rank, [site] if site is not None else [])
 

@@ -1,5 +1,6 @@
 """What all hang and exit rules look at: the state, the ledger and the wait-for graph, built once a look."""
 
+import math
 from dataclasses import dataclass
 
 from diagd.daemon.detectors import words
@@ -7,11 +8,13 @@ from diagd.daemon.detectors.graph import Graph, graph_of
 from diagd.daemon.detectors.ledger import Ledger, ledger_of
 from diagd.daemon.detectors.life import usual_wait_s
 from diagd.daemon.detectors.position import Wait
+from diagd.daemon.state.columns import NEVER
 from diagd.daemon.state.job import JobState
 
 PROVEN_S = 1.5  # two ranks have stood at a proven contradiction for so long: no race of two counters explains it
 LATE_S = 4.0  # shorter waits are not spoken of
 LATE_STEPS = 3.0  # nor those shorter than so many usual steps of this job
+NEARLY_TWO = 1.8  # steps are not of one length
 FIRST_STEP_LATE_S = 30.0  # compilation, autotuning and loading come before the second step
 
 
@@ -57,6 +60,12 @@ class Scene:
             ends = (wait.op.returned_s, detail.ending and detail.ending.at_s, detail.exit and detail.exit.at_s)
             broken += [min(known)] if (known := [at_s for at_s in ends if at_s]) else []
         return max(self.state.now_s - min(broken), 0.0) if broken else 0.0
+
+    def last_step_began_s(self, rank: int) -> float:
+        """When, or shortly before, the rank began the last step that it completed; never where that is not known."""
+        c = self.state.columns
+        known = rank < len(c.known) and c.known[rank] and c.step_s[rank] != NEVER and c.step_interval_s[rank] > 0
+        return float(c.step_s[rank] - NEARLY_TWO * c.step_interval_s[rank]) if known else math.inf
 
     def step(self, ranks: tuple[int, ...]) -> int | None:
         """The step at which the fault was met: the least of the ranks' steps; None where none is known."""
