@@ -122,7 +122,26 @@ def without_a_schedule(net: nn.Module, kept: Any) -> Any:
     return optim
 
 
-@pytest.mark.parametrize("resume", [all_taken, placed_by_its_argument, only_evaluated, without_a_schedule])
+class _Sharded(torch.optim.Optimizer):
+    """Keeps None for the parameters that other ranks update, as ZeRO does."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for one in self.param_groups[0]["params"]:
+            one.sub_(one.grad, alpha=0.01)
+
+
+def with_a_part_of_the_state(net: nn.Module, kept: Any) -> Any:
+    net.load_state_dict(kept["model"])
+    optim = _Sharded(net.parameters(), {})
+    kept["optim"]["state"].update({0: None, 2: None})
+    optim.load_state_dict(kept["optim"])
+    return optim
+
+
+@pytest.mark.parametrize(
+    "resume", [all_taken, placed_by_its_argument, only_evaluated, without_a_schedule, with_a_part_of_the_state]
+)
 def test_of_a_run_that_takes_what_it_needs_nothing_is_said(
     facts: dict[str, str], saved: Path, resume: Callable[[nn.Module, Any], Any]
 ) -> None:
@@ -131,6 +150,7 @@ def test_of_a_run_that_takes_what_it_needs_nothing_is_said(
     if made is not None:
         train(net, made[0] if isinstance(made, tuple) else made, 6)
     assert facts == {}
+    assert STATE.live[Live.PROBE_ERRORS] == 0
 
 
 def test_weights_of_another_run_are_taken_alone_on_purpose(facts: dict[str, str], saved: Path) -> None:

@@ -214,7 +214,6 @@ def _optimizer_took(token: Any, result: Any) -> None:
     file = RESUMING.file
     optimizer, given = token
     _tell_moments(given)
-    cast_states.took(optimizer, given)
     if isinstance(given, dict) and given.get("state"):
         SIGNALS.record("checkpoint/restored", 1.0, under_way())
         WHOSE.awaited = True
@@ -224,6 +223,7 @@ def _optimizer_took(token: Any, result: Any) -> None:
         # Without any state it takes nothing of the file's: a fresh optimizer asks a distributed checkpoint for none.
         file.optimizer_taken = not file.moments or bool(given.get("state")) or file.optimizer_taken
         file.resumes = True
+    cast_states.took(optimizer, given)
 
 
 def _tell_moments(given: Any) -> None:
