@@ -551,3 +551,15 @@ def test_a_call_in_its_last_step_is_as_new_as_its_last_backward_pass(after_s: fl
     made.ranks[1].detail = made.ranks[1].detail.with_(history=(called,), backward_site=at("train", line=78))
     found = made.leaves(1).passes(3).finds()
     assert (found.kind, found.ranks, found.locations[0].frame.function) == ("exit.early", (1,), shown)
+
+
+@pytest.mark.parametrize(("after_s", "shown"), [(0.2, "write_checkpoint"), (-3.0, "train")])
+def test_a_checkpoint_after_its_last_step_is_where_it_was_last_seen(after_s: float, shown: str) -> None:
+    made = job(2).train(0, 1).passes(10)
+    saving_s = made.now_s + after_s
+    made.rest(0, 1).waits(0, seq=21).passes(6)
+    made.ranks[1].detail = made.ranks[1].detail.with_(
+        history=(), backward_site=at("train", line=78), save_site=at("write_checkpoint", line=42), saving_s=saving_s
+    )
+    found = made.leaves(1).passes(3).finds()
+    assert (found.kind, found.locations[0].frame.function) == ("exit.early", shown)

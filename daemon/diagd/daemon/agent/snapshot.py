@@ -145,6 +145,8 @@ class RankWatch:
             thread_ended=boxes.thread_ended(reader),
             exit=self.exit,
             still_since_s=0.0 if self.box.is_rank else self._stillness.since_s,
+            save_site=boxes.site(reader.string(reader.live(Live.SAVE_SITE))),
+            saving_s=boxes.time_s(reader, Live.SAVE_NS),
             children=self.meter.child_list(loaders),
             notes=self._notes(),
             rss_history=tuple(self._rss),

@@ -24,7 +24,9 @@ from diagd.daemon.state.scalars import SignalNews
 from diagd.daemon.state.tensors import LedgerNews, TensorInfo
 from diagd.proto.v1 import agent_pb2, rank_pb2
 
-TIME_FIELDS = frozenset({"taken_s", "entered_s", "returned_s", "created_s", "at_s", "in_shutdown_s", "still_since_s"})
+TIME_FIELDS = frozenset(
+    {"taken_s", "entered_s", "returned_s", "created_s", "at_s", "in_shutdown_s", "still_since_s", "saving_s"}
+)
 TIME_COLUMNS = frozenset({"step_s", "phase_s", "heartbeat_s", "wait_s"})
 
 

@@ -50,9 +50,7 @@ _CRASHES = CRASHES | {"SIGKILL"}
 def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     first, ranks = deaths[0], tuple(sorted(d.rank for d in deaths))
     dependents = _dependents(scene, ranks)
-    locations = tuple(
-        p for d in deaths if not d.after_all for p in places.at_end(d.detail, scene.last_step_began_s(d.rank))
-    )
+    locations = tuple(p for d in deaths if not d.after_all for p in places.at_end(d.detail, scene.last_step(d.rank)))
     kept = threads.keeping(first.detail) if first.detail.exit is None else None
     if kept is not None:
         locations = (*locations, *(Location(first.rank, frame) for frame in kept.user_frames[:1]))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from diagd.daemon.detectors.finding import Location
 from diagd.daemon.detectors.position import Wait
@@ -61,23 +62,32 @@ def in_step(detail: Detail, seen: tuple[Location, ...]) -> tuple[Location, ...]:
     return starting(detail.rank, detail.backward_site, seen) if detail.backward_site is not None else seen
 
 
-def at_end(detail: Detail, stepped_s: float = math.inf) -> tuple[Location, ...]:
+class LastStep(NamedTuple):
+    """Of a rank, the last step that it completed; for ever ahead where there is none."""
+
+    began_s: float = math.inf
+    ended_s: float = math.inf
+
+
+NO_STEP = LastStep()
+
+
+def at_end(detail: Detail, step: LastStep = NO_STEP) -> tuple[Location, ...]:
     """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at.
 
-    That is no operation which it had long left, as the making of its group before all steps: there its last backward
-    pass, if it had one, says more.
-
-    Args:
-        detail: The rank.
-        stepped_s: When it began its last step: what it entered since is as new as its last backward pass.
+    That is a checkpoint that it began after its last step. It is no operation which it had long left, as the making of
+    its group before all steps: there its last backward pass, if it had one, says more.
     """
     ending = detail.ending
     frames = [f for f in ending.frames if f.user] if ending is not None else []
     if frames or (seen := _user_frames(detail.stack)):
         return _locations(detail.rank, frames or seen)
     last = next((op for op in reversed((*detail.history, *detail.operations)) if op.site is not None), None)
+    called_s = last.entered_s if last is not None else 0.0
+    if detail.save_site is not None and detail.saving_s > max(step.ended_s, called_s):
+        return _locations(detail.rank, [detail.save_site])
     end_s = detail.exit.at_s if detail.exit is not None else detail.in_shutdown_s
-    recent_s = min(end_s - LEFT_S, stepped_s) if end_s is not None else -math.inf
+    recent_s = min(end_s - LEFT_S, step.began_s) if end_s is not None else -math.inf
     left = last is not None and end_s is not None and (last.returned_s or end_s) < recent_s
     site = last.site if last is not None and not left else detail.backward_site
     return _locations(detail.rank, [site] if site is not None else [])

@@ -1,9 +1,8 @@
 """What all hang and exit rules look at: the state, the ledger and the wait-for graph, built once a look."""
 
-import math
 from dataclasses import dataclass
 
-from diagd.daemon.detectors import words
+from diagd.daemon.detectors import places, words
 from diagd.daemon.detectors.graph import Graph, graph_of
 from diagd.daemon.detectors.ledger import Ledger, ledger_of
 from diagd.daemon.detectors.life import usual_wait_s
@@ -61,11 +60,13 @@ class Scene:
             broken += [min(known)] if (known := [at_s for at_s in ends if at_s]) else []
         return max(self.state.now_s - min(broken), 0.0) if broken else 0.0
 
-    def last_step_began_s(self, rank: int) -> float:
-        """When, or shortly before, the rank began the last step that it completed; never where that is not known."""
+    def last_step(self, rank: int) -> places.LastStep:
+        """When the rank began, roughly, and ended the last step that it completed."""
         c = self.state.columns
-        known = rank < len(c.known) and c.known[rank] and c.step_s[rank] != NEVER and c.step_interval_s[rank] > 0
-        return float(c.step_s[rank] - NEARLY_TWO * c.step_interval_s[rank]) if known else math.inf
+        if rank >= len(c.known) or not c.known[rank] or c.step_s[rank] == NEVER or c.step_interval_s[rank] <= 0:
+            return places.NO_STEP
+        ended_s = float(c.step_s[rank])
+        return places.LastStep(ended_s - NEARLY_TWO * float(c.step_interval_s[rank]), ended_s)
 
     def step(self, ranks: tuple[int, ...]) -> int | None:
         """The step at which the fault was met: the least of the ranks' steps; None where none is known."""

@@ -198,6 +198,8 @@ class Detail:
     thread_ended: Ending | None = None  # a thread of its own that ended in an exception; the process lives on
     exit: Exit | None = None
     still_since_s: float = 0.0  # of a process that is no rank yet: since when it does nothing; 0 not known
+    save_site: Frame | None = None  # where a checkpoint was last begun to be written
+    saving_s: float = 0.0  # when; 0 never
     children: tuple["Child", ...] = ()
     notes: tuple[str, ...] = ()  # what is not watched, and why
     rss_history: tuple[tuple[float, int], ...] = ()  # (time, bytes), sparse

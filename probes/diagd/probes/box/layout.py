@@ -54,6 +54,8 @@ class Live(IntEnum):
     GARBAGE_NS = 23  # in Python's garbage collector so far
     SAMPLES_LEFT_OUT = 24  # how often a sample was not taken for the budget's sake
     SAMPLE_STRIDE = 25  # steps between regular samples, where more often would cost too much; 0 and 1: each that is due
+    SAVE_SITE = 26  # string: where a checkpoint was last begun to be written
+    SAVE_NS = 27  # when
     STALE_CAST_STEP = 28  # the step whose forward pass was first seen to use old casts of weights; 0 none so far
     STALE_CAST_SITE = 29  # string: where the autocast region that keeps them was entered
     PHASE_TOTALS = 32  # ns in each phase so far, without the one that lasts: a slot for each, as numbered by Phase

@@ -196,7 +196,7 @@ class MemorySample(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Detail(_message.Message):
-    __slots__ = ("rank", "local_rank", "host", "node", "pid", "attempt", "backend", "is_rank", "groups", "operations", "history", "recorder", "stacks", "looks", "in_shutdown_s", "debugger", "ending", "exit", "children", "notes", "rss_history", "memory_limit_bytes", "group_count", "world_size", "backward_site", "stale_cast_step", "stale_cast_site", "thread_ended", "still_since_s")
+    __slots__ = ("rank", "local_rank", "host", "node", "pid", "attempt", "backend", "is_rank", "groups", "operations", "history", "recorder", "stacks", "looks", "in_shutdown_s", "debugger", "ending", "exit", "children", "notes", "rss_history", "memory_limit_bytes", "group_count", "world_size", "backward_site", "stale_cast_step", "stale_cast_site", "thread_ended", "still_since_s", "save_site", "saving_s")
     RANK_FIELD_NUMBER: _ClassVar[int]
     LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +226,8 @@ class Detail(_message.Message):
     STALE_CAST_SITE_FIELD_NUMBER: _ClassVar[int]
     THREAD_ENDED_FIELD_NUMBER: _ClassVar[int]
     STILL_SINCE_S_FIELD_NUMBER: _ClassVar[int]
+    SAVE_SITE_FIELD_NUMBER: _ClassVar[int]
+    SAVING_S_FIELD_NUMBER: _ClassVar[int]
     rank: int
     local_rank: int
     host: str
@@ -255,4 +257,6 @@ class Detail(_message.Message):
     stale_cast_site: Frame
     thread_ended: Ending
     still_since_s: float
-    def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., host: _Optional[str] = ..., node: _Optional[str] = ..., pid: _Optional[int] = ..., attempt: _Optional[int] = ..., backend: _Optional[str] = ..., is_rank: bool = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., recorder: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., stacks: _Optional[_Iterable[_Union[Stack, _Mapping]]] = ..., looks: _Optional[_Iterable[_Union[FramesDigest, _Mapping]]] = ..., in_shutdown_s: _Optional[float] = ..., debugger: _Optional[str] = ..., ending: _Optional[_Union[Ending, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., children: _Optional[_Iterable[_Union[Child, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ..., rss_history: _Optional[_Iterable[_Union[MemorySample, _Mapping]]] = ..., memory_limit_bytes: _Optional[int] = ..., group_count: _Optional[int] = ..., world_size: _Optional[int] = ..., backward_site: _Optional[_Union[Frame, _Mapping]] = ..., stale_cast_step: _Optional[int] = ..., stale_cast_site: _Optional[_Union[Frame, _Mapping]] = ..., thread_ended: _Optional[_Union[Ending, _Mapping]] = ..., still_since_s: _Optional[float] = ...) -> None: ...
+    save_site: Frame
+    saving_s: float
+    def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., host: _Optional[str] = ..., node: _Optional[str] = ..., pid: _Optional[int] = ..., attempt: _Optional[int] = ..., backend: _Optional[str] = ..., is_rank: bool = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., recorder: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., stacks: _Optional[_Iterable[_Union[Stack, _Mapping]]] = ..., looks: _Optional[_Iterable[_Union[FramesDigest, _Mapping]]] = ..., in_shutdown_s: _Optional[float] = ..., debugger: _Optional[str] = ..., ending: _Optional[_Union[Ending, _Mapping]] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., children: _Optional[_Iterable[_Union[Child, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ..., rss_history: _Optional[_Iterable[_Union[MemorySample, _Mapping]]] = ..., memory_limit_bytes: _Optional[int] = ..., group_count: _Optional[int] = ..., world_size: _Optional[int] = ..., backward_site: _Optional[_Union[Frame, _Mapping]] = ..., stale_cast_step: _Optional[int] = ..., stale_cast_site: _Optional[_Union[Frame, _Mapping]] = ..., thread_ended: _Optional[_Union[Ending, _Mapping]] = ..., still_since_s: _Optional[float] = ..., save_site: _Optional[_Union[Frame, _Mapping]] = ..., saving_s: _Optional[float] = ...) -> None: ...
