@@ -73,6 +73,30 @@ def test_a_rank_that_grows_alone_leaks_though_nobody_saw_in_what() -> None:
     assert (little.causes[0].key, little.severity) == ("alone", Severity.INFO)
 
 
+def test_where_python_allocates_what_is_kept_is_said_where_a_person_has_asked_for_it() -> None:
+    run = Run(3, 200).holds(0, flat(200)).holds(1, flat(200, seed=3)).holds(2, leak(200, 1.0))
+    rows = "20971520\t20\t20\t/job/train.py\t33\tfetch\n1048576\t400\t20\t/job/train.py\t9\tlog"
+    run.state.signals.put_fact(2, "memory/allocated", 90, rows)
+    found = run.one()
+    assert [(place.rank, place.frame.function, place.frame.line) for place in found.locations] == [
+        (2, "fetch", 33), (2, "log", 9),
+    ]  # fmt: skip
+    assert ", allocated at fetch (train.py:33)" in found.summary
+    said = "Python allocated and kept in 20 steps: 20 MiB in 20 blocks at fetch (train.py:33), 1.0 MiB in 400 blocks"
+    assert any(one.what.startswith(said) and one.step == 90 for one in found.causes[0].evidence)
+    assert run.holder(2).one().locations[0].frame.function == "History.add"  # what holds it says more
+
+
+@pytest.mark.parametrize("text", ["0\t0\t20\t\t0\t", "0\t0"])
+def test_where_python_keeps_nothing_that_is_said_and_what_was_cut_off_is_not(text: str) -> None:
+    run = Run(3, 200).holds(0, flat(200)).holds(1, flat(200, seed=3)).holds(2, leak(200, 1.0))
+    run.state.signals.put_fact(2, "memory/allocated", 90, text)
+    found = run.one()
+    assert found.locations == ()
+    said = any("Python itself kept nothing that it allocated in 20 steps" in e.what for e in found.causes[0].evidence)
+    assert said == text.endswith("\t")
+
+
 def test_all_that_grow_together_may_be_filling_a_cache() -> None:
     run = Run(2, 200).holds(0, leak(200, 1.0)).holds(1, leak(200, 1.0, seed=5))
     assert run.one().severity is Severity.INFO

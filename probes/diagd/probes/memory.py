@@ -21,7 +21,7 @@ import time
 from _thread import get_ident
 from typing import Any
 
-from diagd.probes import device_memory, states_ahead, steps, suspicion, turns
+from diagd.probes import allocations, device_memory, states_ahead, steps, suspicion, turns
 from diagd.probes.box.layout import Live
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -51,6 +51,7 @@ class _Watch:
         self.each_ns = 0  # of a step, since the last sample
         self.wait_ns = 0  # until the next one
         self.suspicion = suspicion.Suspicion()
+        self.tracing = allocations.Tracing()
         self.look_ns = FIRST_LOOK_NS
         self.looks = self.waited = 0
 
@@ -115,7 +116,9 @@ def _stepped(optimizer: Any) -> None:
     SIGNALS.record("memory/floor", floor, step)
     SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
-    if _watch.suspicion.due(step, resident) and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
+    grows = _watch.suspicion.due(step, resident)
+    _watch.tracing.note(step, grows)
+    if grows and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
         _look(step, resident)
 
 

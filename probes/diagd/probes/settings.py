@@ -21,6 +21,7 @@ class Settings:
         faults: What to plant in a drill, as faults.py reads it; empty: nothing.
         native: Go the compiled way where it was built.
         ledger_at_start: Tell what the tensors hold before the first step, as `diagd ledger save` asks later.
+        trace_allocations: Have Python trace for some steps where memory is allocated, once it is seen to grow.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Settings:
         faults: str = "",
         native: bool = False,
         ledger_at_start: bool = False,
+        trace_allocations: bool = False,
     ) -> None:
         self.folder = folder
         self.job = job
@@ -40,6 +42,7 @@ class Settings:
         self.faults = faults
         self.native = native
         self.ledger_at_start = ledger_at_start
+        self.trace_allocations = trace_allocations
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -53,6 +56,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         faults=environ.get("DIAGD_INJECT", "").strip(),
         native=environ.get("DIAGD_NATIVE", "").strip() != "off",
         ledger_at_start=environ.get("DIAGD_LEDGER", "").strip() == "start",
+        trace_allocations=environ.get("DIAGD_TRACE", "").strip() == "allocations",
     )
 
 

@@ -135,6 +135,11 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
     is_flag=True,
     help="Have ranks digest what they begin with, before their first step, for `diagd ledger save FILE --step 0`.",
 )
+@click.option(
+    "--trace-allocations",
+    is_flag=True,
+    help="Once a rank's memory grows, have its Python trace for 30 steps where it allocates; they take much longer.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary when all went well.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
 def command(words: tuple[str, ...], quiet: bool, report: Path | None, **options: Any) -> int:
@@ -227,6 +232,8 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
         _say(f"this is a drill, which disturbs the job: {faults}")
     if options.get("ledger_at_start"):
         environ["DIAGD_LEDGER"] = "start"
+    if options.get("trace_allocations"):
+        environ["DIAGD_TRACE"] = "allocations"
     name = job_id_of(words, environ)
     place, reason = find_place(name, environ)
     if place is None:

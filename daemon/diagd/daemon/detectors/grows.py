@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagd.daemon.detectors.growth import Growth
-from diagd.daemon.detectors.holding import KEPT, Holder, Loader
+from diagd.daemon.detectors.holding import KEPT, Allocated, Holder, Loader
 from diagd.daemon.state.model import Frame
 
 RSS, WORKER_RSS, CHILD_RSS = "rss", "worker rss", "child rss"
@@ -20,6 +20,7 @@ class Grows:
     ends: bool  # a cache or a buffer by the script's text
     holder: Holder | None = None
     loader: Loader | None = None
+    allocated: Allocated | None = None  # where its Python allocates what it keeps, where that was asked for
 
     @property
     def places(self) -> tuple[Frame, ...]:
@@ -27,7 +28,9 @@ class Grows:
         if self.what == WORKER_RSS:
             kept = [place for _, verdict, place in self.filled if verdict == KEPT]
             return tuple(kept[:2])
-        return self.holder.places if self.holder is not None else ()
+        if self.holder is not None:
+            return self.holder.places
+        return self.allocated.places if self.allocated is not None else ()
 
     @property
     def filled(self) -> tuple[tuple[str, str, Frame], ...]:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Frame
@@ -57,6 +57,38 @@ class Loader:
     length: int = -1  # batches of an epoch; -1 not known
     workers: int = 0
     grown: tuple[tuple[str, str, Frame], ...] = ()  # container, verdict, where it is filled: of its dataset's text
+
+
+class Kept(NamedTuple):
+    """What stayed of what was allocated at one place, between two looks."""
+
+    bytes: int
+    blocks: int
+    place: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """What Python allocated and kept over some steps, see probes/allocations.py; empty where it kept nothing."""
+
+    step: int
+    steps: int
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def places(self) -> tuple[Frame, ...]:
+        """The one that keeps most first."""
+        return tuple(one.place for one in self.kept)
+
+
+def allocated(state: JobState, rank: int) -> Allocated | None:
+    """What the rank was seen to allocate, where a person has asked for that."""
+    fact = state.signals.fact(rank, "memory/allocated")
+    rows = [line.split("\t") for line in fact[1].split("\n")] if fact is not None else []
+    if fact is None or not all(len(row) == 6 for row in rows):
+        return None
+    kept = [Kept(int(row[0]), int(row[1]), Frame(row[5], row[3], int(row[4]))) for row in rows if row[3]]
+    return Allocated(fact[0], int(rows[0][2]), tuple(kept))
 
 
 def holder(state: JobState, rank: int) -> Holder | None:

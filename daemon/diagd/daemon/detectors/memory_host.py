@@ -8,7 +8,7 @@ from diagd.daemon.detectors import memory_words, words
 from diagd.daemon.detectors.finding import Finding, Location, Severity
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.growth import Growth, growth
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Holder, Loader, holder, loader
+from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Holder, Loader, allocated, holder, loader
 from diagd.daemon.detectors.memory import (
     LEAST_BYTES,
     Forecast,
@@ -98,7 +98,8 @@ def slopes_at(state: JobState, grows: list[Grows], rank: int) -> float:
 def _own(state: JobState, rank: int, found: Growth) -> Grows:
     held, data = holder(state, rank), loader(state, rank)
     ends = _fills(state, rank, found) if held is None else held.ends
-    return Grows(rank, RSS, found, _why_own(state, rank, found, held, data), ends, held, data)
+    why = _why_own(state, rank, found, held, data)
+    return Grows(rank, RSS, found, why, ends, held, data, allocated(state, rank))
 
 
 def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, data: Loader | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN
+from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Allocated
 from diagd.daemon.detectors.memory import Forecast, size_text
 from diagd.daemon.state.model import Frame
 
@@ -44,7 +44,8 @@ def _in_what(one: Grows) -> str:
         data = f", dataset {one.loader.dataset}" if one.loader else ""
         return data + (f", whose {', '.join(kept[:2])} is only ever added to" if kept else "")
     if one.holder is None:
-        return ""
+        kept_at = words.place_text(one.places[0]) if one.places else ""
+        return f", allocated at {kept_at}" if kept_at else ""
     graph = ", and with it the autograd graph of each step" if one.holder.graph else ""
     return f", in {one.holder.what}{graph}"
 
@@ -87,10 +88,19 @@ def _evidence(one: Grows, ahead: Forecast | None) -> Iterator[Evidence]:
         weight = f" of {size_text(held.bytes * held.steps)} together" if held.bytes > 100_000 else ""
         yield Evidence(f"{held.what}: {held.grew} {more} more{weight} in {held.steps} steps", "probe", one.rank)
         yield from _by_text(held.path, held.verdict, held.places, one.rank)
+    if one.allocated is not None:
+        yield Evidence(_traced(one.allocated), "probe", one.rank, one.allocated.step)
     for path, verdict, place in one.filled if one.what == WORKER_RSS else ():
         yield from _by_text(path, verdict, (place,), one.rank)
     if ahead is not None:
         yield Evidence(f"at this pace memory runs out {ahead.text}", "kernel", one.rank)
+
+
+def _traced(seen: Allocated) -> str:
+    said = [f"{size_text(one.bytes)} in {one.blocks} blocks at {words.place_text(one.place)}" for one in seen.kept]
+    if not said:
+        return f"Python itself kept nothing that it allocated in {seen.steps} steps: it is tensors', or a library's"
+    return f"Python allocated and kept in {seen.steps} steps: {', '.join(said)}"
 
 
 def _by_text(path: str, verdict: str, places: tuple[Frame, ...], rank: int) -> Iterator[Evidence]:
