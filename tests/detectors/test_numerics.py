@@ -479,6 +479,25 @@ def test_layers_that_are_only_apart_do_not_vanish(levels: list[float]) -> None:
     assert found(deep(levels)) == []
 
 
+def shrinking(levels: Sequence[float], turned: float) -> Job:
+    """As `deep`, with a decay of 1e-4 at each step; what steps change is so many times what that makes them smaller."""
+    made = run(grad_norm=[1.0] * 60)
+    steps = range(2, 40, 4)
+    for number, level in enumerate(levels):
+        name = f"Net.layers.{number}.weight"
+        norms(made, name, [level] * 12)
+        held = [5.0 * (1 - 1e-4) ** step for step in steps]
+        signals(made.state, 0, f"update_norm/{name}", steps, [turned * 1e-4 * norm for norm in held])
+        signals(made.state, 0, f"param_norm/{name}", steps, held)
+    return described(made, **{f"Net__layers__{number}__weight": (8, 8) for number in range(len(levels))})
+
+
+@pytest.mark.parametrize(("turned", "told"), [(1.0, True), (5.0, False)])
+def test_first_layers_that_decay_alone_moves_do_not_train(turned: float, told: bool) -> None:
+    kinds = [one.kind for one in found(shrinking([1e-13, 1e-11, 1e-9, 1e-6, 1e-3, 0.1], turned))]
+    assert kinds == ["numerics.gradient_vanishing"] * told
+
+
 def test_first_layers_that_an_adaptive_optimizer_moves_all_the_same_do_not_vanish() -> None:
     assert found(deep([1e-7, 1e-7, 1e-4, 0.1], updates=1e-3)) == []
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.detectors.learning import Learning, Scalars, around, falling
+from tests.detectors.scalars import signals
 
 
 def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
@@ -99,6 +100,15 @@ def test_a_loss_that_is_the_same_in_all_bits_while_weights_move() -> None:
     (found,) = Learning({"loss": np.full(30, 18.166301727294922)}).find()
     cause = found.causes[0]
     assert (found.kind, cause.key, cause.basis) == ("training.loss_plateau", "constant", "observation")
+
+
+@pytest.mark.parametrize("second", [0.5, 0.0])
+def test_of_several_optimizers_the_one_that_still_steps_says_whether_weights_move(second: float) -> None:
+    """As where a script trains something else first, by an optimizer of its own."""
+    loss = np.concatenate([falling(40, over=20.0, noise=0.01), np.full(60, 0.6931471824645996)])
+    run = Learning({"loss": loss, "grad_norm": np.full(40, 0.5)})
+    signals(run.job.state, 0, "grad_norm@1", range(41, 101), [second] * 60)
+    assert [one.causes[0].key for one in run.find() if one.severity == "warning"] == ["constant"] * bool(second)
 
 
 def test_a_half_precision_loss_that_is_the_same_has_few_decimals_and_is_not_rounded_by_a_logger() -> None:

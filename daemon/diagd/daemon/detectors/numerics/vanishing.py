@@ -14,6 +14,7 @@ SMALL = 1e-8  # a common alarm for a gradient's norm; by itself it fires on bias
 RATIO = 1e-4  # of the largest in the same model
 GATE = 10 * RATIO
 STANDS = 1e-6  # of a weight's norm that a step changes: in a hundred thousand steps, a tenth of it
+DECAY = 0.7  # of what steps change of a weight: what is no decay turns it, and changes its norm by far less
 LEAST_SAMPLES, LEAST_STEP = 5, 12
 LAYERS = 2  # in a row, from the first on
 BELOW = 0.5  # of the run's samples must show it
@@ -71,7 +72,16 @@ def _stands(one: Weight, level: float) -> bool:
         return level < SMALL
     held = float(np.median(one.held.values))
     share = float(np.median(one.update.values)) / held if held > 0 else 1.0
-    return share < STANDS
+    return share < STANDS or _only_decays(one)
+
+
+def _only_decays(one: Weight) -> bool:
+    """Whether all that steps change of it is that they make it smaller, as its decay does by itself."""
+    held, steps = one.held.values[-2 * LEAST_SAMPLES :], one.held.steps[-2 * LEAST_SAMPLES :]
+    if len(held) < LEAST_SAMPLES:
+        return False
+    changed = float(np.median(one.update.values[-2 * LEAST_SAMPLES :])) * float(steps[-1] - steps[0])
+    return bool(held[0] - held[-1] > DECAY * changed > 0)
 
 
 def _finding(scene: Scene, model: str, lost_by: dict[int, list[Weight]]) -> Finding:

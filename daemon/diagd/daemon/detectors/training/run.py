@@ -21,6 +21,7 @@ _ADVERSARIAL = frozenset({
     "d fake", "gan", "critic",
 })  # fmt: skip
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_OPTIMIZERS = ("grad_norm", *(f"grad_norm@{number}" for number in range(1, 8)))  # by which gradients are told
 MANY = 64  # ranks beyond which a sample of them is looked at for what all must show alike
 
 
@@ -149,7 +150,12 @@ class Run:
         return found
 
     def gradient(self, rank: int) -> Curve:
-        """The norm of a rank's gradients, where it is known."""
+        """The norm of a rank's gradients, where it is known; of several optimizers the first that still steps."""
+        found = [self.curve(rank, name) for name in _OPTIMIZERS]
+        newest = max((curve for curve in found if len(curve.steps) > 1), key=lambda c: c.last_step, default=None)
+        if newest is not None:
+            apart = int(newest.steps[-1] - newest.steps[-2])
+            return next(c for c in found if len(c.steps) and c.last_step >= newest.last_step - 2 * apart)
         for signal in ("grad_norm", "clip_norm", *find(self.state, rank, "grad_norm")[:1]):
             curve = self.curve(rank, signal)
             if len(curve.steps):
