@@ -41,8 +41,8 @@ class Analysis:
 
     @property
     def faulty(self) -> bool:
-        """Whether a fault was found: an open incident that is no mere notice."""
-        return any(i["severity"] != "info" and i["state"] == "open" for i in self.report["incidents"])
+        """Whether a fault was found: an incident that is no mere notice, also one that was over in the end."""
+        return any(i["peak_severity"] != "info" for i in self.report["incidents"])
 
 
 def analyze(
