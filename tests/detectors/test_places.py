@@ -31,7 +31,7 @@ def test_of_a_comprehension_the_function_that_it_is_in_is_named() -> None:
         at("<listcomp>", line=16), at("parse", line=16), at("<listcomp>", line=36), at("fit", line=40),
     ))  # fmt: skip
     detail = job(2).dies(1, code=1, ending=raised).ranks[1].detail
-    assert [(one.frame.function, one.frame.line) for one in places.at_end(detail)] == [
+    assert [(one.frame.function, one.frame.line) for one in places.at_end(detail, places.NO_STEP)] == [
         ("parse", 16), ("<listcomp>", 36), ("fit", 40),
     ]  # fmt: skip
 

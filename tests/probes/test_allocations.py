@@ -1,5 +1,6 @@
 """Where Python allocates what a training keeps, in this process."""
 
+import os
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -40,11 +41,19 @@ class Record:
 def train(keeps: bool, grows_from: int = 3) -> int:
     tracing, record, line = Tracing(), Record(), 0
     for step in range(STEPS):
-        batch = [bytes(KEPT_BYTES) for _ in range(4)]
         if keeps:
             line = record.add(step)
-        tracing.note(step, step >= grows_from and bool(batch))
+        passing(tracing, step)
+        if step >= grows_from:
+            tracing.begin(step)
     return line
+
+
+def passing(tracing: Tracing, step: int) -> None:
+    """With what a step holds only for itself."""
+    batch = [bytes(KEPT_BYTES) for _ in range(4)]
+    if tracing.on and batch:
+        tracing.follow(step)
 
 
 def test_the_line_that_allocates_what_is_kept_is_told_with_bytes_and_function(facts: dict[str, str]) -> None:
@@ -67,6 +76,26 @@ def test_nothing_is_traced_before_anything_grows_nor_where_nobody_has_asked(
     monkeypatch.setattr(STATE, "settings", Settings())
     train(keeps=True)
     assert facts == {}
+
+
+def test_a_forked_child_does_not_trace_and_its_parent_goes_on(facts: dict[str, str]) -> None:
+    tracing = Tracing()
+    tracing.begin(1)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(tracemalloc.is_tracing() or tracing.on))
+    assert os.waitpid(child, 0)[1] == 0
+    assert tracemalloc.is_tracing()
+    tracing._stop()
+
+
+def test_a_look_that_fails_leaves_nothing_on(facts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    tracing = Tracing()
+    tracing.begin(1)
+    monkeypatch.setattr(tracemalloc, "take_snapshot", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tracing.follow(1 + WARM_STEPS)
+    assert not tracing.on
 
 
 def test_a_script_that_traces_by_itself_is_left_alone(facts: dict[str, str]) -> None:

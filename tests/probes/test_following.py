@@ -69,6 +69,15 @@ def test_memory_by_how_long_steps_take(stride: int, each_us: int, monkeypatch: p
     assert len(visits) <= 2 * least + 3  # also before the length of a step is known
 
 
+def test_memory_at_each_step_while_allocations_are_traced(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = memory._Watch()
+    watch.each_ns, watch.wait_ns, watch.tracing.on = 1_000_000, 500_000_000, True
+    monkeypatch.setattr(memory, "_watch", watch)
+    assert memory._following(100) == 101
+    watch.tracing.on = False
+    assert memory._following(100) == 600
+
+
 def test_a_request_is_looked_for_with_small_things_and_served_at_its_step(
     stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,41 +38,46 @@ class Tracing:
     """One process's."""
 
     def __init__(self) -> None:
+        self.on = False
+        self._begun = False  # once, whatever comes of it
         self._since = 0
         self._first_at = 0
         self._first: dict[Place, Kept] = {}
-        self._done = False
 
-    def note(self, step: int, grows: bool) -> None:
-        """Called after steps; `grows` says that memory has been seen to grow."""
-        if self._done or not STATE.settings.trace_allocations:
+    def begin(self, step: int) -> None:
+        """Memory has been seen to grow; does nothing where nobody has asked, or from the second time on."""
+        if self._begun or not STATE.settings.trace_allocations:
             return
-        if not self._since:
-            if grows:
-                self._arm(step)
-        elif not self._first_at:
-            if step - self._since >= WARM_STEPS:
-                self._first_at, self._first = step, in_use()
-        elif step - self._first_at >= APART_STEPS:
-            self._disarm(step)
-
-    def _arm(self, step: int) -> None:
+        self._begun = True
         if tracemalloc.is_tracing():
-            self._done = True
             STATE.note("allocations are not traced: the script traces them itself")
             return
         tracemalloc.start(FRAMES)
-        self._since = step
+        self.on, self._since = True, step
+        os.register_at_fork(after_in_child=self._stop)  # a data worker would trace to its end
 
-    def _disarm(self, step: int) -> None:
-        self._done = True
+    def follow(self, step: int) -> None:
+        """To be called after each step while it is on."""
         try:
-            last = in_use()
-        finally:
-            tracemalloc.stop()
+            if not self._first_at and step - self._since >= WARM_STEPS:
+                self._first_at, self._first = step, in_use()
+            elif self._first_at and step - self._first_at >= APART_STEPS:
+                self._tell(step)
+                self._stop()
+        except BaseException:
+            self._stop()
+            raise
+
+    def _tell(self, step: int) -> None:
         steps = step - self._first_at
-        SIGNALS.fact("memory/allocated", "\n".join(_told(self._first, last, steps)) or f"0\t0\t{steps}\t\t0\t", step)
-        self._first.clear()
+        told = _told(self._first, in_use(), steps) or [f"0\t0\t{steps}\t\t0\t"]
+        SIGNALS.fact("memory/allocated", "\n".join(told), step)
+
+    def _stop(self) -> None:
+        if self.on:
+            self.on = False
+            tracemalloc.stop()
+            self._first.clear()
 
 
 def in_use() -> dict[Place, Kept]:

@@ -48,7 +48,7 @@ def stepping(optimizer: Any, step: int) -> None:
     still: list[tuple[Any, _Cast, Any]] = []
     for one in left:
         parameter = one.parameter()
-        mine: Any = _state(optimizer.state, parameter).get(one.key) if parameter is not None else None
+        mine: Any = (optimizer.state.get(parameter) or {}).get(one.key) if parameter is not None else None
         if mine is not None and _is_narrower(mine, one.old):
             still.append((parameter, one, mine.dtype))
     if still:
@@ -64,16 +64,10 @@ def _narrowed(optimizer: Any, given: dict[str, Any]) -> Iterator[_Cast]:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     states = given.get("state", {})
     for number, parameter in zip(numbers, parameters, strict=False):
-        mine = _state(optimizer.state, parameter)
-        for key, value in _state(states, number).items():
+        mine = optimizer.state.get(parameter) or {}  # ZeRO keeps None for the parameters of other ranks
+        for key, value in (states.get(number) or {}).items():
             if isinstance(key, str) and key in mine and _is_narrower(mine[key], getattr(value, "dtype", None)):
                 yield _Cast(weakref.ref(parameter), key, value.dtype)
-
-
-def _state(states: Any, of: Any) -> dict[Any, Any]:
-    """ZeRO keeps None for the parameters of other ranks."""
-    found = states.get(of)
-    return found if isinstance(found, dict) else {}
 
 
 def _is_narrower(mine: Any, old: Any) -> bool:

@@ -83,7 +83,7 @@ def remove() -> None:
 
 def _following(step: int) -> int:
     """By how long the steps take of late, those that are worth a sample."""
-    if not _watch.each_ns:
+    if not _watch.each_ns or _watch.tracing.on:
         return step + 1
     return step + min(max(_watch.wait_ns // _watch.each_ns, 1), MANY_STEPS)
 
@@ -110,16 +110,18 @@ def _stepped(optimizer: Any) -> None:
     if live is None or get_ident() != STATE.trainer:
         return
     step, now_ns = live[_STEP], time.monotonic_ns()
+    if _watch.tracing.on:
+        _watch.tracing.follow(step)
     if not _is_due(step, now_ns):
         return
     virtual, resident, floor = own_bytes()
     SIGNALS.record("memory/floor", floor, step)
     SIGNALS.record("memory/virtual", virtual, step)
     device_memory.sample(step, now_ns)
-    grows = _watch.suspicion.due(step, resident)
-    _watch.tracing.note(step, grows)
-    if grows and (BUDGET.affords(_watch.look_ns) or _watch.overdue()):
-        _look(step, resident)
+    if _watch.suspicion.due(step, resident):
+        _watch.tracing.begin(step)
+        if BUDGET.affords(_watch.look_ns) or _watch.overdue():
+            _look(step, resident)
 
 
 def _is_due(step: int, now_ns: int) -> bool:

@@ -84,8 +84,9 @@ class Allocated:
 def allocated(state: JobState, rank: int) -> Allocated | None:
     """What the rank was seen to allocate, where a person has asked for that."""
     fact = state.signals.fact(rank, "memory/allocated")
-    rows = [line.split("\t") for line in fact[1].split("\n")] if fact is not None else []
-    if fact is None or not all(len(row) == 6 for row in rows):
+    lines = [line.split("\t") for line in fact[1].split("\n")] if fact is not None else []
+    rows = [row for row in lines if len(row) == 6]  # the last one may be cut off
+    if fact is None or not rows:
         return None
     kept = [Kept(int(row[0]), int(row[1]), Frame(row[5], row[3], int(row[4]))) for row in rows if row[3]]
     return Allocated(fact[0], int(rows[0][2]), tuple(kept))

@@ -77,7 +77,7 @@ def _finding(scene: Scene, group: str, seq: int, called: Called, sides: list[lis
         kind="hang.collective_mismatch", severity=Severity.CRITICAL, ranks=culprits,
         waiting_ranks=tuple(r for r in everyone if r not in culprits), group=group, op_seq=seq,
         op_name=next(iter(called.values())).name, summary=words.shortened(text),
-        locations=tuple(p for r in culprits for p in places.at_end(scene.state.detail(r))),
+        locations=tuple(p for r in culprits for p in places.at_end(scene.state.detail(r), scene.last_step(r))),
         causes=(Cause("path", why, 0.7, Basis.INFERENCE, evidence),), step=scene.step(everyone), sure=True,
         since_s=scene.state.now_s, key="parted",
     )  # fmt: skip

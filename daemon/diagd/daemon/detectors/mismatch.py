@@ -87,7 +87,7 @@ def _places(scene: Scene, group: str, seq: int, rank: int) -> tuple[Location, ..
     """Where the rank called the operation at this place, then where it is now."""
     detail, op = scene.state.detail(rank), scene.ledger.at(group, seq, rank)
     called = (Location(rank, op.site),) if op is not None and op.site is not None else ()
-    rest = (*called, *(places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail)))
+    rest = (*called, *(places.at_wait(detail, scene.graph.wait(rank)) or places.at_end(detail, scene.last_step(rank))))
     strayed = history.strayed_at(scene, group, seq, rank)
     return places.after(rank, strayed, rest) if strayed is not None else places.merged(rank, rest)
 

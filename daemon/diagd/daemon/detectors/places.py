@@ -72,7 +72,7 @@ class LastStep(NamedTuple):
 NO_STEP = LastStep()
 
 
-def at_end(detail: Detail, step: LastStep = NO_STEP) -> tuple[Location, ...]:
+def at_end(detail: Detail, step: LastStep) -> tuple[Location, ...]:
     """A rank that ended: where its exception was raised or exit was called, else the last place it was seen at.
 
     That is a checkpoint that it began after its last step. It is no operation which it had long left, as the making of

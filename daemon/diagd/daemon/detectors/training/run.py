@@ -21,7 +21,7 @@ _ADVERSARIAL = frozenset({
     "d fake", "gan", "critic",
 })  # fmt: skip
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_OPTIMIZERS = ("grad_norm", *(f"grad_norm@{number}" for number in range(1, 8)))  # by which gradients are told
+_GRADIENTS = ("grad_norm", *(f"grad_norm@{number}" for number in range(1, 8)))  # an optimizer each
 MANY = 64  # ranks beyond which a sample of them is looked at for what all must show alike
 
 
@@ -151,7 +151,7 @@ class Run:
 
     def gradient(self, rank: int) -> Curve:
         """The norm of a rank's gradients, where it is known; of several optimizers the first that still steps."""
-        found = [self.curve(rank, name) for name in _OPTIMIZERS]
+        found = [self.curve(rank, name) for name in _GRADIENTS]
         newest = max((curve for curve in found if len(curve.steps) > 1), key=lambda c: c.last_step, default=None)
         if newest is not None:
             apart = int(newest.steps[-1] - newest.steps[-2])
