@@ -237,6 +237,11 @@ class Job:
         where = frames or (at("load", line=12), TRAIN)
         return self.dies(rank, code=1, ending=Ending("exception", type_, message, 1, where, self.now_s))
 
+    def raising(self, rank: int, type_: str) -> Self:
+        """On its way out with an exception that nobody catches."""
+        self._detail(rank, ending=Ending("exception", type_, "", 1, (at("load", line=12), TRAIN), self.now_s))
+        return self
+
     def wait_raises(self, rank: int, message: str = "Connection closed by peer", ends: bool = True) -> Self:
         """Its wait ends in an exception, which ends the process."""
         placed = self.ranks[rank]

@@ -7,6 +7,7 @@ import pytest
 from tests.detectors.states import Job, at, job
 from tests.detectors.training import Training, with_more
 
+from diagd.daemon.aggregator.loop import restored_incident, stored_form
 from diagd.daemon.detectors.apart import SHOWS_IN
 from diagd.daemon.detectors.consequences import without_consequences
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
@@ -215,7 +216,7 @@ def test_a_job_that_ends_well_leaves_nothing_open() -> None:
     assert not seen.only.is_open
 
 
-def test_slowness_that_comes_and_goes_is_one_incident_and_over_with_a_job_that_ends_well() -> None:
+def test_slowness_that_comes_and_goes_is_one_incident_and_stays_open_where_it_lasted_to_the_last_step() -> None:
     training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
     (slow,) = training.find()
     state, book = training.state, IncidentBook()
@@ -226,9 +227,80 @@ def test_slowness_that_comes_and_goes_is_one_incident_and_over_with_a_job_that_e
     state.now_s += 1.0
     book.update((slow,), state)
     assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", True)]
+    for _ in range(30):  # the steps are made: what follows them, a last checkpoint say, shows nothing
+        state.now_s += 1.0
+        book.update((), state)
     state.end(0, state.now_s)
     book.update((), state)
-    assert [one.is_open for one in book.incidents] == [False]
+    assert [one.is_open for one in book.incidents] == [True]
+
+
+def test_slowness_is_over_where_the_ranks_make_steps_without_it() -> None:
+    training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
+    (slow,), book = training.find(), IncidentBook()
+    for _ in range(3):
+        book.update((slow,), training.goes(1, with_more(1, "forward", 0.03, cpu=0.068)).state)
+    book.update((), training.goes(2.5).state)
+    assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", False)]
+
+
+@pytest.mark.parametrize("way", ["exception", "shutdown"])
+def test_a_hang_whose_rank_is_on_its_way_out_is_not_over(way: str) -> None:
+    seen = stuck().passes(12)
+    seen.job.works(2, "cpu")
+    if way == "exception":
+        seen.job.raising(2, "KeyboardInterrupt")
+    else:
+        seen.job.leaves(2)
+    seen.passes(6)
+    assert (seen.only.kind, seen.only.severity, seen.only.is_open) == ("hang.rank_blocked", Severity.CRITICAL, True)
+
+
+def test_a_hang_that_is_not_found_is_not_over_while_nothing_moves() -> None:
+    seen = stuck().passes(12)
+    for _ in range(20):
+        seen.book.update((), seen.job.passes(0.5).state)
+    assert (seen.only.is_open, seen.only.severity) == (True, Severity.CRITICAL)
+    seen.job.goes_on(0, 1, 2).train(0, 1, 2)
+    seen.passes(4)
+    assert not seen.only.is_open
+
+
+# --- a watcher that was started again
+
+
+def taken_up(before: Watched) -> Watched:
+    """The same job under a watcher that has just been started, with what the store kept of its incidents."""
+    job = before.job
+    job.state = JobState("job", hang_after_s=job.state.hang_after_s, started_s=job.state.started_s, now_s=job.now_s)
+    anew = Watched(job)
+    anew.book = IncidentBook([restored_incident(stored_form(known)) for known in before.all])
+    return anew
+
+
+def test_a_hang_that_lasts_stays_one_incident_when_the_watch_is_started_again() -> None:
+    before = stuck().passes(12)
+    anew = taken_up(before).passes(20)
+    assert (anew.only.id, anew.only.is_open, anew.only.severity) == (before.only.id, True, Severity.CRITICAL)
+    assert all(one.severity is Severity.CRITICAL and one.is_open for one in anew.changes)
+    assert not anew.only.restored
+
+
+def test_a_hang_that_ended_while_nobody_watched_is_over() -> None:
+    anew = taken_up(stuck().passes(12))
+    anew.job.goes_on(0, 1, 2).train(0, 1, 2)
+    assert anew.passes(1).only.is_open
+    assert not anew.passes(25).only.is_open
+
+
+def test_what_goes_on_is_known_as_such_by_the_watch_that_is_started_again() -> None:
+    training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
+    (slow,), book = training.find(), IncidentBook()
+    book.update((slow,), training.state)
+    training.state.now_s += 1.0
+    book.update((slow,), training.state)
+    (kept,) = (restored_incident(stored_form(known)) for known in book.incidents)
+    assert (kept.goes_on, kept.explains, kept.times_out_s) == (True, slow.explains, slow.times_out_s)
 
 
 def test_what_stood_when_the_job_fell_stays_open() -> None:

@@ -6,6 +6,7 @@ The job says its losses and the checksum of all that it trained, so equal output
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -209,12 +210,25 @@ def test_training_goes_on_when_the_watch_is_killed_and_the_report_still_comes(si
     assert (flaws(done.report, 2), done.steps(), done.report["job"]["exit_code"]) == ([], [STEPS, STEPS], 0)
 
 
-def test_a_watch_that_replaces_a_killed_one_finds_the_fault(site: Path) -> None:
+def test_a_watch_that_replaces_a_killed_one_finds_the_fault_and_the_next_one_keeps_it(site: Path) -> None:
     command = torchrun("--pace", "0.1", "--stall-at", "45")
-    with start(command, site, flags=["--hang-after", "10", "--on-hang", "abort"]) as job:
+    with start(command, site, flags=["--hang-after", "10"]) as job:
         kill_watch(job)
+        job.until_said("dump      ")
+        kill_watch(job)
+        job.until(lambda: "anew, 2 times" in str((job.report() or {}).get("notes")), 30, "the third watch's report")
+        before, seen_s = len(job.lines), time.time() + 12  # a wait that is not found is over in 2 s
+        job.until(lambda: time.time() > seen_s, 20)
+        job.process.send_signal(signal.SIGTERM)
         done = end(job)
-    assert_stall_is_found(done)
+    assert done.report is not None
+    (hang,) = done.report["incidents"]
+    told = [hang[key] for key in ("kind", "ranks", "state", "severity")]
+    assert told == ["hang.rank_blocked", [1], "open", "critical"]
+    assert "stall" in places(hang)
+    assert "diagd: resolved" not in done.stderr
+    assert not [line.text for line in job.lines[before:] if "hang.rank_blocked:" in line.text]
+    assert done.stderr.count("it is started anew") == 2
 
 
 def test_without_ptrace_the_place_is_still_found(site: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_watch_that_dies_is_started_again_and_the_job_goes_on(tmp_path: Path) 
     (tmp_path / "go").touch()
     _, err = process.communicate(timeout=20)
     assert process.returncode == 6
-    assert "started again" in err
+    assert "the watch process ended (signal SIGKILL); it is started anew" in err
     assert run.heard("exited") == [{"code": 6}]
 
 

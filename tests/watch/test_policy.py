@@ -92,6 +92,17 @@ def test_a_job_that_looks_alive_for_the_time_of_the_dump_is_still_ended(tmp_path
     assert len(acts.dumps) == 1
 
 
+def test_what_a_watch_before_this_one_found_is_no_reason_to_end_a_job(tmp_path: Path) -> None:
+    known = hung()
+    known.restored, known.dump = True, "dumps/001"
+    acts = Acts("abort", tmp_path)
+    acts.consider(known)
+    assert (acts.dumps, acts.told) == ([], [])
+    known.restored = False  # found again
+    acts.consider(known)
+    assert ([next(iter(message)) for message in acts.told], acts.dumps) == (["abort"], [])
+
+
 def test_ranks_that_have_not_met_yet_are_given_time_before_a_restart_is_spent_on_them(tmp_path: Path) -> None:
     known = incident(kind="hang.store_wait", opened_s=NOW_S)
     known.op_name = "INIT"

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 2.0  # at what training computes
 WITHOUT_NEWS_S = 0.9  # time alone changes a verdict too, but slowly
+_STORED = ("key", "goes_on", "explains", "times_out_s")  # of an incident, beside what a report says
 LONGER_S = 2.5  # where all ranks went on; agents look at such a job every other second, and sooner where one does not
 
 
@@ -300,13 +301,16 @@ class JobLoop:
 
 def stored_form(incident: Incident) -> dict[str, Any]:
     """What the store keeps of an incident: the report's form, and what only the book needs."""
-    return {**incident.as_json(), "key": incident.key}
+    return {**incident.as_json(), **{name: getattr(incident, name) for name in _STORED}}
 
 
 def restored_incident(stored: dict[str, Any]) -> Incident:
     """The inverse of `stored_form`."""
     incident = incident_from_json(stored)
-    incident.key = stored.get("key", "")
+    for name in _STORED:
+        if name in stored:
+            kept = stored[name]
+            setattr(incident, name, tuple(kept) if isinstance(kept, list) else kept)
     return incident
 
 

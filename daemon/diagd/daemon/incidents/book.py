@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.over import CALM_S, is_over
 from diagd.daemon.incidents.pauses import Pauses
 from diagd.daemon.state.job import JobState
 
 CONFIRM_S = 0.9  # what is not proven must be found again after so long
-CALM_S = 2.0  # and be gone for so long before it is over
-GONE_S = 20.0  # likewise of what training computes, whose evidence comes and goes with its samples
 AGAIN_S = 600.0  # what comes back within this time, and is no wait, is the same fault
 _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
@@ -35,6 +34,8 @@ class IncidentBook:
 
     def __init__(self, restored: Sequence[Incident] = ()) -> None:
         self._incidents = list(restored)
+        for incident in self._incidents:
+            incident.restored = incident.is_open
         self._last_found: dict[str, float] = {}
         self._milder_since: dict[str, float] = {}
         self._candidates: dict[tuple[str, str], _Candidate] = {}
@@ -64,9 +65,9 @@ class IncidentBook:
                 changed.append(incident)
         self._forget(state.now_s)
         for incident in self._incidents:
-            if incident.is_open and self._is_over(incident, state):
+            last_s = self._last_found.setdefault(incident.id, state.now_s)
+            if incident.is_open and is_over(incident, state, last_s, retold=self._retold(incident, state.now_s)):
                 if incident.kind.startswith(_WAITS):
-                    last_s = self._last_found.get(incident.id, state.now_s)
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
                 _resolve(incident, state.now_s)
                 changed.append(incident)
@@ -103,6 +104,17 @@ class IncidentBook:
             if (both_waits and _overlap(incident, finding)) or _was_dying(incident, finding):
                 return incident
         return None
+
+    def _retold(self, incident: Incident, now_s: float) -> bool:
+        """Whether what its ranks wait for is found now to be something else."""
+        involved = {*incident.ranks, *incident.waiting_ranks}
+        return any(
+            other.is_open
+            and self._last_found.get(other.id) == now_s
+            and involved & {*other.ranks, *other.waiting_ranks}
+            for other in self._incidents
+            if other is not incident and other.kind.startswith(_WAITS)
+        )
 
     def _explained(self, finding: Finding, state: JobState) -> bool:
         """What follows while a critical fault stands is its consequence: ranks that die of it, or wait elsewhere."""
@@ -182,6 +194,8 @@ class IncidentBook:
     def _change(self, incident: Incident, finding: Finding, state: JobState) -> bool:
         """Bring the incident up to date; milder news only once it has lasted: one look may miss what the last saw."""
         milder = finding.severity.order > incident.severity.order
+        if milder and incident.restored:
+            return False  # this watcher has not waited for as long as the one before it
         if milder:
             since = self._milder_since.setdefault(incident.id, state.now_s)
             if state.now_s - since < CALM_S or state.ended_s is not None or state.stopping_s is not None:
@@ -192,19 +206,6 @@ class IncidentBook:
         before = _gist(incident)
         _fill(incident, finding)
         return before != _gist(incident)
-
-    def _is_over(self, incident: Incident, state: JobState) -> bool:
-        if state.ended_s is not None:  # what stood when the job fell is why it fell
-            return state.exit_code == 0 and (not incident.goes_on or incident.kind.startswith("slow."))
-        if incident.kind.startswith("exit."):
-            return state.attempt > incident.attempt
-        if state.stopping_s is not None or any(
-            state.status(r).gone for r in (*incident.ranks, *incident.waiting_ranks)
-        ):
-            return state.attempt > incident.attempt
-        gone_s = state.now_s - self._last_found.setdefault(incident.id, state.now_s)
-        samples = incident.goes_on and not incident.kind.startswith("slow.")
-        return gone_s > (GONE_S if samples else CALM_S)
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:
@@ -237,6 +238,7 @@ def _fill(incident: Incident, finding: Finding) -> None:
     page = entry(finding.kind)
     incident.kind, incident.severity, incident.key = finding.kind, finding.severity, finding.key
     incident.peak_severity = min(incident.peak_severity, finding.severity, key=lambda severity: severity.order)
+    incident.restored = False
     incident.ranks, incident.waiting_ranks, incident.waits = finding.ranks, finding.waiting_ranks, finding.waits
     incident.summary, incident.causes = finding.summary, finding.causes
     incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)

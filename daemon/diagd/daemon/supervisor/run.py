@@ -83,7 +83,7 @@ class _Supervisor:
         self._watcher: Watcher | None = None
         self._watch_started = 0.0
         self._watch_again_at: float | None = None
-        self._failures = 0
+        self._failures = self._restarts = 0
         self._ending: Ending | None = None
         self._done = False
         self._addresses: dict[str, Any] = {}
@@ -187,6 +187,7 @@ class _Supervisor:
             "--on-hang": plan.on_hang,
             "--aggregator": plan.aggregator or "none",
             "--record": plan.record or "none",
+            "--restarts": self._restarts,
         }
         return [str(word) for pair in arguments.items() for word in pair]
 
@@ -200,8 +201,9 @@ class _Supervisor:
         delay_s = BACKOFF_S[self._failures]
         self._failures += 1
         self._watch_again_at = time.monotonic() + delay_s
-        if self._failures == 1:
-            self._say(f"the watch process ended ({how}); it is started again, the job is not touched")
+        self._restarts += 1
+        again = " again" if self._restarts > 1 else ""
+        self._say(f"the watch process ended{again} ({how}); it is started anew, the job is not touched")
 
     def _timeout_s(self) -> float | None:
         due = [self._watch_again_at] if self._watch_again_at is not None else []

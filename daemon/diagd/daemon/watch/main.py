@@ -234,11 +234,11 @@ class Watch:
         folder = self._options.report_dir
         if folder is None or self.view.revision == self._written:
             return
-        self._written = self.view.revision
         report = self.view.report()
-        if report is None:
-            return
-        report["notes"] = [*report.get("notes", ()), *self._observer.notes]
+        if report is None or (self._options.restarts and not report["ranks"] and not self._finishing):
+            return  # what the watch before this one wrote stands until this one has seen a rank
+        self._written = self.view.revision
+        report["notes"] = [*report.get("notes", ()), *self._observer.notes, *self._options.notes]
         self._reports.write(folder, report, final=self._finishing)
 
     def _finish(self, exit_code: int | None, ended: bool) -> None:

@@ -19,8 +19,17 @@ class Options:
     on_hang: str = "dump"
     aggregator: str | None = None
     record: Path | None = None
+    restarts: int = 0  # of the watch process, for this job
     control_fd: int | None = None
     node: str = field(default_factory=socket.gethostname)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the report is to know of this."""
+        if not self.restarts:
+            return ()
+        times = "once" if self.restarts == 1 else f"{self.restarts} times"
+        return (f"what happened while the watch process ended and was started anew, {times}",)
 
 
 def parse(argv: Sequence[str] | None) -> Options:
@@ -34,6 +43,7 @@ def parse(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--on-hang", choices=("dump", "abort", "restart"), default="dump")
     parser.add_argument("--aggregator", default="none", metavar="HOST:PORT|none")
     parser.add_argument("--record", default="none", metavar="FILE|none")
+    parser.add_argument("--restarts", type=int, default=0, help="watch processes before this one")
     parser.add_argument("--control-fd", type=int)
     parser.add_argument("--node", default=socket.gethostname())
     args = parser.parse_args(argv)
@@ -46,6 +56,7 @@ def parse(argv: Sequence[str] | None) -> Options:
         on_hang=args.on_hang,
         aggregator=None if args.aggregator == "none" else args.aggregator,
         record=None if args.record == "none" else Path(args.record),
+        restarts=args.restarts,
         control_fd=args.control_fd,
         node=args.node,
     )

@@ -147,8 +147,8 @@ def _runs_out(incident: Incident, now_s: float) -> bool:
 
 
 def is_hang(incident: Incident, now_s: float) -> bool:
-    """Whether the job stands still because of it."""
-    if not incident.is_open or incident.severity is not Severity.CRITICAL:
+    """Whether the job stands still because of it; what a watcher before this one found may be over since."""
+    if not incident.is_open or incident.restored or incident.severity is not Severity.CRITICAL:
         return False
     if incident.kind.startswith("exit."):
         return bool(incident.waiting_ranks) and now_s - incident.opened_s >= DEATH_PATIENCE_S

@@ -1,0 +1,70 @@
+"""When an incident is over: where the ranks went on without it, and not because they end or nobody sees them."""
+
+from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.state.columns import Columns
+from diagd.daemon.state.job import JobState
+
+CALM_S = 2.0  # what is not found for so long is over
+GONE_S = 20.0  # likewise of what training computes, whose evidence comes and goes with its samples
+ANEW_S = 20.0  # a watcher that was started again has its evidence of a wait after so long,
+ANEW_GOES_ON_S = 60.0  # and that of what the job goes on with
+LOOK_S = 1.0  # what a rank does is seen so long after it at most
+_PROGRAM = ("program_moved_s",)
+_SIGNS = (
+    *_PROGRAM, "frames_moved_s", "io_moved_s", "children_moved_s", "memory_moved_s", "main_cpu_moved_s",
+    "other_cpu_moved_s",
+)  # fmt: skip
+
+
+def is_over(incident: Incident, state: JobState, last_found_s: float, *, retold: bool = False) -> bool:
+    """Whether the fault is over that was found last at `last_found_s`; `retold`: as another that stands now.
+
+    A job that has ended well has come out of each of its waits; a straggler or what training computes wrongly may have
+    lasted to the last step.
+    """
+    if state.ended_s is not None:
+        return state.exit_code == 0 and not incident.goes_on
+    if incident.kind.startswith("exit."):
+        return state.attempt > incident.attempt
+    involved = (*incident.ranks, *incident.waiting_ranks)
+    if state.stopping_s is not None or any(_leaves(state, rank) for rank in involved):
+        return state.attempt > incident.attempt
+    if incident.kind.startswith("slow.") and incident.goes_on:
+        last_step_s = max((float(state.columns.step_s[rank]) for rank in _seen(state, involved)), default=0.0)
+        return min(last_step_s, state.now_s) - last_found_s > _patience_s(incident)
+    if incident.kind.startswith(("hang.", "slow.")) and not retold and not _moved(incident, state, last_found_s):
+        return False
+    return state.now_s - last_found_s > _patience_s(incident)
+
+
+def _patience_s(incident: Incident) -> float:
+    if incident.restored:
+        return ANEW_GOES_ON_S if incident.goes_on else ANEW_S
+    samples = incident.goes_on and not incident.kind.startswith("slow.")
+    return GONE_S if samples else CALM_S
+
+
+def _leaves(state: JobState, rank: int) -> bool:
+    """Whether the rank has ended, or is on its way out: its exception, or Ctrl-C, ends a wait and mends nothing."""
+    detail = state.details.get(rank)
+    ending = detail is not None and (detail.ending is not None or detail.in_shutdown_s is not None)
+    return ending or state.status(rank).gone
+
+
+def _moved(incident: Incident, state: JobState, last_found_s: float) -> bool:
+    """Whether a rank that waited has gone on, or its culprit shows signs of life, since it was found last."""
+    since_s = last_found_s - LOOK_S
+    if any(_moved_s(state.columns, rank, _PROGRAM) >= since_s for rank in _seen(state, incident.waiting_ranks)):
+        return True
+    culprits = _seen(state, incident.ranks)
+    return not culprits or any(_moved_s(state.columns, rank, _SIGNS) >= since_s for rank in culprits)
+
+
+def _seen(state: JobState, ranks: tuple[int, ...]) -> list[int]:
+    return [rank for rank in ranks if rank < len(state.columns.known) and state.columns.known[rank]]
+
+
+def _moved_s(columns: Columns, rank: int, signs: tuple[str, ...]) -> float:
+    """When it moved last; what was seen at its first look tells nothing."""
+    moved = (float(getattr(columns, name)[rank]) for name in signs)
+    return max((at_s for at_s in moved if at_s > columns.first_s[rank]), default=0.0)
