@@ -33,7 +33,9 @@ def process(
     write(folder / "status", f"Name:\t{name}\nTracerPid:\t{tracer}\nSigCgt:\t{caught:016x}\nVmRSS:\t    12 kB\n")
     write(folder / "cmdline", "\0".join(command) + "\0")
     write(folder / "environ", "\0".join(f"{key}={value}" for key, value in (env or {}).items()) + "\0")
-    write(folder / "io", f"rchar: {io[0]}\nwchar: {io[1]}\nread_bytes: 0\nwrite_bytes: 0\n")
+    told = f"rchar: {io[0]}\nwchar: {io[1]}\nread_bytes: 0\nwrite_bytes: 0\n"
+    write(folder / "io", told)
+    write(folder / "task" / str(pid) / "io", told)
     write(folder / "wchan", "0")
     write(folder / "cgroup", cgroup)
     for tid, (thread, cpu_ns) in (threads or {pid: (name, 0)}).items():

@@ -41,6 +41,20 @@ def test_what_a_look_causes_is_not_the_ranks_progress(tmp_path: Path) -> None:
     assert read(tmp_path, meter) == before
 
 
+def test_what_its_main_thread_writes_is_counted_and_what_a_look_makes_it_write_is_not(tmp_path: Path) -> None:
+    meter = Meter(7, Procfs(tmp_path))
+    process(tmp_path, 7, io=(0, 100))
+    stat = meter.proc.stat(7)
+    assert stat is not None
+    assert read(tmp_path, meter).written_bytes == 100
+    raw = meter.raw(stat, 0.0)
+    process(tmp_path, 7, io=(0, 4100))
+    meter.leave_out(stat, raw, 0.0)
+    assert read(tmp_path, meter).written_bytes == 100
+    process(tmp_path, 7, io=(0, 4160))
+    assert read(tmp_path, meter).written_bytes == 160
+
+
 def test_a_child_that_works_on_while_it_is_looked_at_shows_life(tmp_path: Path) -> None:
     proc, meter = Procfs(tmp_path), Meter(7, Procfs(tmp_path))
     process(tmp_path, 7)

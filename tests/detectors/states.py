@@ -33,7 +33,7 @@ IN_BACKWARD = Frame("_engine_run_backward", f"{TORCH}/autograd/graph.py", 824, u
 IN_ALL_REDUCE = Frame("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 2900, user=False)
 IN_LOADER = Frame("_try_get_data", f"{TORCH}/utils/data/dataloader.py", 1251, user=False)
 IN_QUEUE = Frame("poll", f"{STDLIB}/multiprocessing/connection.py", 257, user=False)
-SIGNS = ("cpu", "other_cpu", "children", "io", "memory", "frames", "operations")
+SIGNS = ("cpu", "other_cpu", "children", "io", "memory", "frames", "operations", "lines")
 
 
 def at(function: str, file: str = "/job/train.py", line: int = 41) -> Frame:
@@ -336,6 +336,7 @@ class Job:
         facts.children_cpu_s += seconds if "children" in moves else 0.0
         facts.io_bytes += int(8e6 * seconds) if "io" in moves else 0
         facts.rss_bytes += int(64e6 * seconds) if "memory" in moves else 0
+        facts.said_s = self.now_s if "lines" in moves else facts.said_s
         facts.operations += 1 if "operations" in moves else 0
         if placed.step_s and self.now_s - facts.step_s >= placed.step_s - 1e-9:
             facts.step, facts.step_s = facts.step + 1, self.now_s

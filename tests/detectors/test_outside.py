@@ -31,6 +31,29 @@ def test_just_below_the_users_patience_a_stuck_rank_is_only_likely() -> None:
     assert stuck.passes(0.5).finds().severity == Severity.CRITICAL
 
 
+def test_a_rank_that_writes_lines_is_late_and_given_three_times_the_patience() -> None:
+    retries = two_wait_for_rank_2(hang_after_s=10).outside(2).works(2, "lines").passes(19)
+    late = retries.finds()
+    assert (late.kind, late.ranks, late.severity) == ("slow.straggler", (2,), Severity.WARNING)
+    assert "it writes lines" in late.summary
+    assert retries.passes(10).finds().severity == Severity.WARNING
+    stuck = retries.passes(2).finds()
+    assert (stuck.kind, stuck.ranks, stuck.severity) == ("hang.rank_blocked", (2,), Severity.CRITICAL)
+    assert "rank 2 has done nothing but write lines for 31 s" in stuck.summary
+    assert "no sign of life" not in str(stuck)
+
+
+def test_a_line_before_it_is_stuck_is_no_writing_of_lines() -> None:
+    stuck = two_wait_for_rank_2(hang_after_s=10).outside(2).works(2, "lines").passes(0.5).rest(2).passes(11).finds()
+    assert (stuck.kind, stuck.severity) == ("hang.rank_blocked", Severity.CRITICAL)
+    assert "no sign of life for 11 s" in stuck.summary
+
+
+def test_a_stopped_rank_that_wrote_a_line_is_stopped() -> None:
+    stopped = two_wait_for_rank_2(hang_after_s=10).outside(2).works(2, "lines").passes(5).stopped(2).passes(11)
+    assert (stopped.finds().kind, stopped.finds().severity) == ("hang.rank_stopped", Severity.CRITICAL)
+
+
 def test_short_waits_are_not_spoken_of() -> None:
     waiting = two_wait_for_rank_2().outside(2).passes(3.5)
     assert waiting.find() == ()

@@ -3,6 +3,8 @@
 import io
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,12 @@ from tests.probes.test_logged import samples, told
 from diagd.daemon.agent.signals import SignalReader
 from diagd.daemon.state.signals import SignalBook
 from diagd.probes import logged, output
+from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import MAX_ERRORS, Probe
 from diagd.probes.output import Stream
+from diagd.probes.state import STATE
 
 PRINTS = SCRIPTS / "prints.py"
 
@@ -70,6 +74,19 @@ def test_a_line_is_read_when_it_is_whole(stream: Watched, recording: BoxWriter) 
     text.write("\r")
     assert samples(recording, "loss") == [(3, 0.5), (1, 0.75)]
     assert raw.getvalue() == b"step 3 loss 0.5\nloss 0.75\r"
+
+
+def test_the_time_of_a_line_is_noted_where_the_main_thread_writes_it(stream: Watched, recording: BoxWriter) -> None:
+    text = stream[1]
+    STATE.live[Live.SAID_NS] = 0
+    text.write("a word")
+    other = threading.Thread(target=text.write, args=("of another thread\n",))
+    other.start()
+    other.join()
+    assert STATE.live[Live.SAID_NS] == 0
+    before = time.monotonic_ns()
+    text.write("try 3: not there yet\n")
+    assert before <= STATE.live[Live.SAID_NS] <= time.monotonic_ns()
 
 
 def test_a_line_without_end_is_let_go_of(stream: Watched, recording: BoxWriter) -> None:

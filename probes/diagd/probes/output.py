@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from diagd.probes import logged
+from diagd.probes.box.layout import Live
 from diagd.probes.box.metric_text import MAX_LINE, Reader
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import Probe, disguised
@@ -22,6 +23,7 @@ _USUAL_NS = 20_000  # of one line
 _MAX_WRITE = 65536  # characters at once: more is data
 _MOST_PARTS = 256  # of a line
 _TOO_LONG = " " * (MAX_LINE + 1)  # in place of a part that is longer than any line that is read
+_MAIN = threading.main_thread().ident
 _ENDS = re.compile(r"[\r\n]+")  # a progress bar goes back to the beginning of its line instead of ending it
 
 
@@ -82,6 +84,12 @@ class Stream:
         BUDGET.spent(time.perf_counter_ns() - began)
 
 
+def _say() -> None:
+    """Note that the main thread goes on: what it has written may lie in the stream's buffer for long."""
+    if STATE.live is not None and threading.get_ident() == _MAIN:
+        STATE.live[Live.SAID_NS] = time.monotonic_ns()
+
+
 def _watched(probe: Probe, original: Any, stream: Stream) -> Any:
     """A `write` that writes, and then keeps or tells. print() calls it for each of its words: parts are only kept."""
     parts, take = stream.parts, stream.take
@@ -91,6 +99,7 @@ def _watched(probe: Probe, original: Any, stream: Stream) -> Any:
         if probe.on:
             try:
                 if "\n" in text or "\r" in text:
+                    _say()
                     take(text)
                 elif len(parts) < _MOST_PARTS:
                     parts.append(text if len(text) <= MAX_LINE else _TOO_LONG)

@@ -126,8 +126,12 @@ class Procfs:
         """Likewise, through its write calls alone."""
         return _int(self._io(pid).get("wchar", ""))
 
-    def _io(self, pid: int) -> dict[str, str]:
-        return dict(line.split(": ", 1) for line in self.text(f"{pid}/io").splitlines() if ": " in line)
+    def thread_written_bytes(self, pid: int, tid: int) -> int:
+        """Likewise, of one thread of it."""
+        return _int(self._io(f"{pid}/task/{tid}").get("wchar", ""))
+
+    def _io(self, whose: int | str) -> dict[str, str]:
+        return dict(line.split(": ", 1) for line in self.text(f"{whose}/io").splitlines() if ": " in line)
 
     def call(self, pid: int, tid: int = 0) -> Call:
         """The system call that a thread (default: the main one) is in."""

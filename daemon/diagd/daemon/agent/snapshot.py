@@ -56,6 +56,8 @@ class RankWatch:
         self._cpu_s = 0.0
         self._stillness = Stillness()
         self._done = (-1, -1)  # steps and operations at the last look or glance
+        self._written_bytes = -1  # by the main thread; -1 before the first look
+        self._wrote_s = 0.0  # when that was last seen to grow
         self._moved_s = 0.0  # when the main thread last was running or used CPU
 
     @property
@@ -160,6 +162,9 @@ class RankWatch:
         return (*own, *(note for note in self.notes.values() if not (goes_on and note == UNREAD_WHILE_STOPPED)))
 
     def _note_progress(self, stat: Stat, usage: Usage, now_s: float) -> None:
+        if usage.written_bytes > self._written_bytes >= 0:
+            self._wrote_s = now_s
+        self._written_bytes = usage.written_bytes
         if stat.state not in _SLEEPING or usage.main_cpu_s - self._cpu_s > _CPU_NOISE_S or not self._moved_s:
             self._cpu_s, self._moved_s = usage.main_cpu_s, now_s
         last = self._rss[-1] if self._rss else None
@@ -223,6 +228,7 @@ class RankWatch:
             children_cpu_s=usage.children_cpu_s,
             io_bytes=usage.io_bytes,
             rss_bytes=(stat.rss_bytes if stat else 0) or self.facts.rss_bytes,  # a zombie has none any more
+            said_s=max(self._wrote_s, boxes.time_s(box, Live.SAID_NS)),
             finalizing=box.live(Live.FINALIZING_NS) > 0,
             overhead_s=box.live(Live.OVERHEAD_NS) / 1e9,
         )
@@ -271,7 +277,7 @@ def _reads_terminal(proc: Procfs, pid: int, call: Call) -> bool:
 
 
 def _usage_of(facts: Facts) -> Usage:
-    return Usage(facts.main_cpu_s, facts.other_cpu_s, facts.children_cpu_s, facts.io_bytes)
+    return Usage(facts.main_cpu_s, facts.other_cpu_s, facts.children_cpu_s, facts.io_bytes, 0)
 
 
 def _int(value: object) -> int:

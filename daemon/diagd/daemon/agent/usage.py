@@ -26,6 +26,7 @@ class Usage(NamedTuple):
     other_cpu_s: float = 0.0
     children_cpu_s: float = 0.0
     io_bytes: int = 0
+    written_bytes: int = 0  # by the main thread
 
     def minus(self, other: "Usage") -> "Usage":
         """Each number less the other's."""
@@ -34,6 +35,7 @@ class Usage(NamedTuple):
             self.other_cpu_s - other.other_cpu_s,
             self.children_cpu_s - other.children_cpu_s,
             self.io_bytes - other.io_bytes,
+            self.written_bytes - other.written_bytes,
         )
 
     def plus(self, other: "Usage") -> "Usage":
@@ -47,6 +49,7 @@ class Usage(NamedTuple):
             max(self.other_cpu_s, other.other_cpu_s),
             max(self.children_cpu_s, other.children_cpu_s),
             max(self.io_bytes, other.io_bytes),
+            max(self.written_bytes, other.written_bytes),
         )
 
 
@@ -129,7 +132,7 @@ class Meter:
         living = [child for child in samples if not child.exit]
         children = stat.reaped_cpu_s + sum(child.stat.cpu_s + child.stat.reaped_cpu_s for child in living)
         io = self.proc.io_bytes(self.pid) + sum(child.io_bytes for child in samples)
-        return Usage(main, other, children, io)
+        return Usage(main, other, children, io, self.proc.thread_written_bytes(self.pid, self.pid))
 
     def _own_cpu_s(self, now_s: float) -> float:
         if not self._own_thread and now_s - self._threads_at_s >= _THREADS_EVERY_S:

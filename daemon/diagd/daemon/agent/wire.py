@@ -27,7 +27,7 @@ from diagd.proto.v1 import agent_pb2, rank_pb2
 TIME_FIELDS = frozenset(
     {"taken_s", "entered_s", "returned_s", "created_s", "at_s", "in_shutdown_s", "still_since_s", "saving_s"}
 )
-TIME_COLUMNS = frozenset({"step_s", "phase_s", "heartbeat_s", "wait_s"})
+TIME_COLUMNS = frozenset({"step_s", "phase_s", "heartbeat_s", "wait_s", "said_s"})
 
 
 def shifted(time_s: float, shift_s: float) -> float:

@@ -42,19 +42,12 @@ def blocked(scene: Scene, root: Root) -> Finding:
     rests = how_it_rests(root)
     beside = "" if holder else companions.awaited(root.detail, rests)
     how = rests + (f" for a lock that {holder} holds" if holder else beside)
-    evidence = [
-        seen(scene, root),
-        Evidence(
-            f"no sign of life for {words.seconds_text(root.life.idle_s)}: no step, I/O, "
-            "memory or child progress" + ("" if root.life.holds_gil else ", no CPU"),
-            "kernel",
-            root.rank,
-        ),
-    ]
+    idle, signs = _idle_text(root)
+    evidence = [seen(scene, root), Evidence(f"{idle}: {signs}", "kernel", root.rank)]
     if root.life.same_stack_looks >= SAME_STACK_LOOKS:
         evidence.append(Evidence(f"the same stack in {root.life.same_stack_looks} looks in a row", "stack", root.rank))
     confidence = 0.9 if severity == Severity.CRITICAL else 0.6
-    said = f"has shown no sign of life for {words.seconds_text(root.life.idle_s)}: "
+    said = f"has shown {idle}: " if not root.life.writes_s else f"has done {idle}: "
     ended = threads.fallen(scene, root.rank, scene.state.now_s - root.life.idle_s)
     if ended is not None and _waits_for_another_thread(root):
         why = f"it waits for what its thread would give, and {threads.said(ended)}"
@@ -69,6 +62,16 @@ def blocked(scene: Scene, root: Root) -> Finding:
     evidence += companions.evidence(root.detail, rests)
     cause = Cause(key, _mechanism(root, how), confidence, Basis.OBSERVATION, (*evidence, *waiting_text(scene, root)))
     return finding_of(scene, root, kind, severity, cause, f"{said}it {how}")
+
+
+def _idle_text(root: Root) -> tuple[str, str]:
+    """For how long nothing was seen of it, and what was looked for."""
+    life = root.life
+    no_cpu = "" if life.holds_gil else ", no CPU"
+    if life.writes_s:
+        said = f"nothing but write lines for {words.seconds_text(life.writes_s)}"
+        return said, f"no step, data, memory or child progress{no_cpu}"
+    return f"no sign of life for {words.seconds_text(life.idle_s)}", f"no step, I/O, memory or child progress{no_cpu}"
 
 
 def _holder(scene: Scene, root: Root) -> str:

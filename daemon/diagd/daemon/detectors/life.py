@@ -10,6 +10,9 @@ from diagd.daemon.state.model import Status
 
 GIL_STALE_S = 2.0  # the box's thread beats 4 times a second and needs the GIL to do so
 SAME_STACK_LOOKS = 3
+WRITES_EVERY_S = 10.0  # what has written none for so long does not go on writing them
+# What only writes lines (a loop that tries again, say) is given so many times the patience with one that shows no sign.
+WRITES_PATIENCE = 3
 SEEN_FOR_S = 5.0  # what shows no sign of life for so long would have shown one, also to a watch that has just begun
 
 
@@ -22,6 +25,7 @@ class Life:
     busy: bool  # it uses the CPU
     signs: tuple[str, ...]  # what moved lately, most telling first
     same_stack_looks: int  # looks in a row at which the main thread's frames were the same; 0 where never looked at
+    writes_s: float = 0.0  # for how long it has done nothing but write lines; 0 where it writes none, or does more
     settled: bool = True  # it was watched for long enough that a sign would have shown
     known: bool = True  # False: only dumps are there, which say nothing of life
 
@@ -35,6 +39,7 @@ _SIGNS = (
     ("main_cpu_moved_s", "it computes"),
     ("other_cpu_moved_s", "its other threads compute"),
 )
+_WRITES = ("it writes lines",)
 _PROGRAM = "program_moved_s"
 _BESIDE = ("children_moved_s", "memory_moved_s")  # go on beside a stopped process, as who traces it reads it
 _CPU = ("main_cpu_moved_s", "other_cpu_moved_s")
@@ -56,11 +61,14 @@ def life_of(state: JobState, rank: int, recent_s: float = 3.0) -> Life:
     moved = {name: float(getattr(c, name)[rank]) for name, _ in _SIGNS}
     moved = {name: at if at > first_s or name == _PROGRAM else 0.0 for name, at in moved.items()}
     last = max(first_s if now - first_s < SEEN_FOR_S else 0.0, *(moved[name] for name, _ in counted))
+    said_s = 0.0 if stopped or holds_gil else float(c.said_s[rank])
+    writes_s = now - last if said_s > last + recent_s and now - said_s < WRITES_EVERY_S else 0.0
     return Life(
-        idle_s=max(now - last, 0.0),
+        idle_s=max(now - max(last, min(said_s, last + (WRITES_PATIENCE - 1) * state.hang_after_s)), 0.0),
+        writes_s=writes_s,
         holds_gil=holds_gil,
         busy=now - moved["main_cpu_moved_s"] < recent_s,
-        signs=tuple(words for name, words in counted if now - moved[name] < recent_s),
+        signs=(*(words for name, words in counted if now - moved[name] < recent_s), *(_WRITES if writes_s else ())),
         same_stack_looks=_same_looks(state, rank),
         settled=now - first_s >= SEEN_FOR_S,
     )

@@ -30,7 +30,9 @@ FLOAT_COLUMNS = (
     "other_cpu_s",
     "children_cpu_s",
     "overhead_s",
+    "said_s",
 )
+LATER_COLUMNS = ("said_s",)  # agents before them send none
 BYTE_COLUMNS = ("status", "finalizing", "phase", "main_state")
 DTYPES: dict[str, np.dtype[Any]] = {
     **dict.fromkeys(INT_COLUMNS, np.dtype("<i8")),
@@ -175,6 +177,8 @@ def facts_from_columns(columns: agent_pb2.FactColumns) -> list[Facts]:
 
 def _column(columns: agent_pb2.FactColumns, name: str) -> list[Any]:
     packed = getattr(columns, name)
+    if name in LATER_COLUMNS and not packed:
+        return [0.0] * columns.rows
     if len(packed) != columns.rows * DTYPES[name].itemsize:
         raise BadMessage(f"column {name} has {len(packed)} bytes for {columns.rows} rows")
     values: list[Any] = np.frombuffer(packed, dtype=DTYPES[name]).tolist()

@@ -30,6 +30,7 @@ class Columns:
     phase_s: Floats
     heartbeat_s: Floats
     wait_s: Floats
+    said_s: Floats
     main_cpu_s: Floats
     other_cpu_s: Floats
     children_cpu_s: Floats

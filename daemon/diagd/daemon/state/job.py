@@ -157,7 +157,7 @@ class JobState:
         c.status[r] = fact.status
         for name in ("step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s"):
             getattr(c, name)[r] = getattr(fact, name)
-        for name in ("main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s"):
+        for name in ("main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s", "said_s"):
             getattr(c, name)[r] = getattr(fact, name)
         self.phases[r], self.main_states[r] = fact.phase, fact.main_state
         if fact.extra:

@@ -252,6 +252,7 @@ class Facts:
     children_cpu_s: float = 0.0
     io_bytes: int = 0
     rss_bytes: int = 0
+    said_s: float = 0.0  # when its main thread last wrote a line, or anything to a file; 0 where that is not known
     finalizing: bool = False
     overhead_s: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)

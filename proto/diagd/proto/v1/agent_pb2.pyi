@@ -169,7 +169,7 @@ class LedgerTensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., placement: _Optional[str] = ..., peers: _Optional[_Iterable[int]] = ..., trainable: bool = ..., owned: bool = ..., local: bool = ..., copy: bool = ..., trained_model: bool = ..., transient: bool = ..., beside: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FactColumns(_message.Message):
-    __slots__ = ("schema", "rows", "rank", "pid", "status", "step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s", "main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s", "finalizing", "phase", "main_state", "phase_words", "main_state_words", "extra")
+    __slots__ = ("schema", "rows", "rank", "pid", "status", "step", "operations", "io_bytes", "rss_bytes", "step_s", "phase_s", "heartbeat_s", "wait_s", "main_cpu_s", "other_cpu_s", "children_cpu_s", "overhead_s", "finalizing", "phase", "main_state", "phase_words", "main_state_words", "extra", "said_s")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +193,7 @@ class FactColumns(_message.Message):
     PHASE_WORDS_FIELD_NUMBER: _ClassVar[int]
     MAIN_STATE_WORDS_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
+    SAID_S_FIELD_NUMBER: _ClassVar[int]
     schema: int
     rows: int
     rank: bytes
@@ -216,7 +217,8 @@ class FactColumns(_message.Message):
     phase_words: _containers.RepeatedScalarFieldContainer[str]
     main_state_words: _containers.RepeatedScalarFieldContainer[str]
     extra: _containers.RepeatedCompositeFieldContainer[ExtraColumn]
-    def __init__(self, schema: _Optional[int] = ..., rows: _Optional[int] = ..., rank: _Optional[bytes] = ..., pid: _Optional[bytes] = ..., status: _Optional[bytes] = ..., step: _Optional[bytes] = ..., operations: _Optional[bytes] = ..., io_bytes: _Optional[bytes] = ..., rss_bytes: _Optional[bytes] = ..., step_s: _Optional[bytes] = ..., phase_s: _Optional[bytes] = ..., heartbeat_s: _Optional[bytes] = ..., wait_s: _Optional[bytes] = ..., main_cpu_s: _Optional[bytes] = ..., other_cpu_s: _Optional[bytes] = ..., children_cpu_s: _Optional[bytes] = ..., overhead_s: _Optional[bytes] = ..., finalizing: _Optional[bytes] = ..., phase: _Optional[bytes] = ..., main_state: _Optional[bytes] = ..., phase_words: _Optional[_Iterable[str]] = ..., main_state_words: _Optional[_Iterable[str]] = ..., extra: _Optional[_Iterable[_Union[ExtraColumn, _Mapping]]] = ...) -> None: ...
+    said_s: bytes
+    def __init__(self, schema: _Optional[int] = ..., rows: _Optional[int] = ..., rank: _Optional[bytes] = ..., pid: _Optional[bytes] = ..., status: _Optional[bytes] = ..., step: _Optional[bytes] = ..., operations: _Optional[bytes] = ..., io_bytes: _Optional[bytes] = ..., rss_bytes: _Optional[bytes] = ..., step_s: _Optional[bytes] = ..., phase_s: _Optional[bytes] = ..., heartbeat_s: _Optional[bytes] = ..., wait_s: _Optional[bytes] = ..., main_cpu_s: _Optional[bytes] = ..., other_cpu_s: _Optional[bytes] = ..., children_cpu_s: _Optional[bytes] = ..., overhead_s: _Optional[bytes] = ..., finalizing: _Optional[bytes] = ..., phase: _Optional[bytes] = ..., main_state: _Optional[bytes] = ..., phase_words: _Optional[_Iterable[str]] = ..., main_state_words: _Optional[_Iterable[str]] = ..., extra: _Optional[_Iterable[_Union[ExtraColumn, _Mapping]]] = ..., said_s: _Optional[bytes] = ...) -> None: ...
 
 class ExtraColumn(_message.Message):
     __slots__ = ("name", "rows", "values")
