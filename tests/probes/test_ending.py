@@ -68,3 +68,20 @@ def test_a_thread_that_died_is_told_beside_the_end(tmp_path: Path) -> None:
     found = ending(tmp_path, "thread", 0)
     assert found["what"] == "shutdown"
     assert (found["thread_ended"]["thread"], found["thread_ended"]["type"]) == ("feeder", "KeyError")
+
+
+FALLS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+for _ in range(7):
+    dist.all_reduce(torch.ones(3))
+raise RuntimeError("connection closed")
+"""
+
+
+def test_what_each_group_has_issued_is_told_as_of_the_end(tmp_path: Path) -> None:
+    process = run(FALLS, folder=tmp_path)
+    assert process.returncode == 1, process.stderr
+    (box,) = boxes(tmp_path)
+    (group,) = box.groups
+    assert (box.ending["message"], box.reader.counters(group["index"])[0]) == ("connection closed", 7)

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from diagd.probes import rank, sites
+from diagd.probes import groups, rank, sites
 from diagd.probes.box import layout
 from diagd.probes.box.layout import Live
 from diagd.probes.carried import carried
@@ -196,5 +196,6 @@ def _note(found: dict[str, Any]) -> None:
         return
     _noted.clear()
     _noted.update(found)
+    groups.count()  # first: what it fell in was issued after the last heartbeat
     if not box.set_text(layout.ENDING, found):
         box.set_text(layout.ENDING, {**found, "frames": found["frames"][:5], "message": found["message"][:500]})

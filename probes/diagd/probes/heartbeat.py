@@ -77,22 +77,9 @@ def _timed_tick() -> None:
 
 def _tick() -> None:
     STATE.live[Live.HEARTBEAT_NS] = time.monotonic_ns()
-    living = list(groups.TABLE.values())
-    if living:
-        _count(living)
+    groups.count()
     HANDLED.look()
     for look in LOOKS:
         look()
     if ERRANDS:
         ERRANDS.popleft()()
-
-
-def _count(living: list[groups.Group]) -> None:
-    """Note how many collectives each group has issued; how many are done is left to whoever asks the flight recorder.
-
-    Its status is written by torch without a lock: read here, four times a second for the life of the job, it would one
-    day meet the first operation of a new group in the middle of being entered, and take the rank down.
-    """
-    for group in living:
-        if STATE.box is not None:
-            STATE.box.set_counters(group.number, groups.issued(group), -1)

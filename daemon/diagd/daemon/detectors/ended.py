@@ -6,6 +6,7 @@ from dataclasses import replace
 from diagd.daemon.detectors import places, threads, words
 from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted, was_refused
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.ledger import UNNAMED
 from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.victims import victims_of
@@ -65,7 +66,8 @@ def _finding(scene: Scene, deaths: list[Death]) -> Finding:
     return Finding(
         kind=first.kind, severity=Severity.CRITICAL, ranks=ranks, waiting_ranks=dependents,
         group=wait.op.group or None if wait is not None else None,
-        op_name=wait.op.name if wait is not None else "", op_seq=wait.op.seq if wait is not None else 0,
+        op_name=wait.op.name if wait is not None and wait.op.name != UNNAMED else "",
+        op_seq=wait.op.seq if wait is not None else 0,
         names=tuple(n for n in (ending.type if ending is not None else "", first.exit.signal) if n),
         summary=words.shortened(text + "."), locations=locations, causes=tuple(_causes(scene, deaths)),
         step=scene.step(ranks), sure=True, since_s=first.began_s, key=f"end:{first.detail.attempt}",
@@ -184,7 +186,7 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
         return "oom", "the kernel's out-of-memory killer ended it"
     if end.signal == "SIGKILL":
         more = "; its memory had grown, so a memory limit is likely" if grew else ""
-        return ("oom" if grew else "killed"), f"something outside killed it{more}"
+        return ("oom" if grew else "killed"), f"SIGKILL ended it; who sent that is not seen{more}"
     if death.after_all:
         return (
             "crash_at_exit",
@@ -192,7 +194,7 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
         )
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
-    return "killed", "a signal from outside ended it"
+    return "killed", f"{end.signal or 'a signal'} ended it; who sent that is not seen"
 
 
 def _refused(death: Death) -> tuple[str, str]:
