@@ -63,8 +63,11 @@ def test_a_second_job_of_a_name_is_told_what_it_is_called_and_what_to_do(tmp_pat
     first = Run(tmp_path).start("--job-id", name, "--", "sh", "-c", "echo up; read line", stdin=-1)
     assert first.stdout is not None
     first.stdout.readline()
-    second = Run(tmp_path).finish("--job-id", name, "--", "true")
+    watched = Run(tmp_path)
+    second = watched.finish("--job-id", name, "--", "true")
     first.communicate("\n")
+    ids = [note["options"]["--job-id"] for note in watched.notes() if "options" in note]
+    assert ids == [name, f"{name}-2"]  # so what is written of it is its own
     line = next(line for line in second.stderr.splitlines() if "another job" in line)
     assert line.startswith(f"diagd: another job called {name} runs on this node (process {first.pid})")
     assert f"diagd status --job {name}-2" in line

@@ -44,6 +44,18 @@ def test_a_report_that_ends_before_its_job_is_no_clean_bill(
     assert main(["incidents", str(place), "--fail"]) == 1
 
 
+def test_of_two_jobs_of_one_name_each_is_found_by_what_it_was_told(tmp_path: Path) -> None:
+    home = tmp_path / "state/diagd"
+    named = {"dup@here": "dup", "dup-2@here": "dup-2", "a_b-1f@here": "a b"}
+    for folder, name in named.items():
+        found = report(incident(), final=True)
+        write(home / folder)
+        (home / folder / "report.json").write_text(json.dumps({**found, "job": {**found["job"], "id": name}}))
+    for source, name in (*((folder, name) for folder, name in named.items()), ("dup", "dup"), ("dup-2", "dup-2"),
+                         ("a_b-1f", "a b"), ("a b", "a b")):  # fmt: skip
+        assert reports.find_report(source).report["job"]["id"] == name
+
+
 def test_where_its_disk_was_full_the_report_is_found_where_it_was_kept(tmp_path: Path) -> None:
     place = write(tmp_path / "rep", final=False)
     kept = report(incident(), final=True, folder=str(place))

@@ -43,6 +43,29 @@ def test_a_long_wait_is_said_and_its_end_in_one_line() -> None:
     assert heard.after(known, 20.0)[1:] == ["warning resolved\n"]
 
 
+def slows() -> Incident:
+    known = incident(severity=Severity.WARNING)
+    known.kind, known.goes_on = "slow.straggler", True
+    return known
+
+
+def test_a_rank_that_is_slow_at_each_step_is_said_within_seconds() -> None:
+    heard, known = Heard(), slows()
+    assert heard.after(known, 4.9) == []
+    assert heard.after(known, 5.0) == ["warning open\nbecause\ndo\n"]
+
+
+def test_a_cause_that_changes_for_a_moment_is_not_said_again() -> None:
+    heard, known = Heard(), slows()
+    heard.after(known, 5.0)
+    for at_s, kind in ((8.0, "slow.host"), (20.0, "slow.host"), (22.0, "slow.straggler"), (80.0, "slow.straggler")):
+        known.kind = kind
+        assert len(heard.after(known, at_s)) == 1
+    known.kind = "slow.host"
+    heard.after(known, 81.0)
+    assert len(heard.after(known, 99.0)) == 2
+
+
 def test_what_is_no_wait_is_said_at_once_however_mild() -> None:
     heard, known = Heard(), incident(severity=Severity.WARNING)
     known.kind = "training.dead_parameters"

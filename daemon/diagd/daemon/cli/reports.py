@@ -37,11 +37,16 @@ def find_report(source: str | None) -> Found:
     if found := _of_running(source):
         return found
     finished = _finished()
-    for folder in finished:
-        if (kept := read_report(folder)) and source in (None, folder.name, kept["job"]["id"]):
+    # The folder's name is one job's alone, and is told without its node.
+    for folder in sorted(finished, key=lambda folder: source not in _names(folder)):
+        if (kept := read_report(folder)) and source in (None, *_names(folder), kept["job"]["id"]):
             found = _judged(kept, Path(kept.get("folder", folder)), folder)
             return found if source else replace(found, caveat="\n".join(filter(None, [found.caveat, without_diagd()])))
     raise _none(source, [folder.name for folder in finished])
+
+
+def _names(folder: Path) -> tuple[str, str]:
+    return folder.name, folder.name.rpartition("@")[0]
 
 
 def _finished() -> list[Path]:

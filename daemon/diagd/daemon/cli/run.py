@@ -242,6 +242,7 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
         _say(outer)
     elif place.twin is not None:
         _say(_twin(name, place.path.name, place.twin, options["aggregator"]))
+        name = name if options["aggregator"] else place.path.name  # its report, metrics and state are its own
     if folder is not None and (line := earlier_files(folder)):
         _say(line)
     return Plan(

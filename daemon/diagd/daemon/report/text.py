@@ -152,16 +152,17 @@ def _incidents(incidents: Sequence[Json], attempt: int, ended_s: float | None) -
     worst = incidents[0]
     counts = Counter(incident["peak_severity"] for incident in incidents)  # as it was said when it happened
     what = ", ".join(f"{counts[severity]} {severity}" for severity in _COLOURS if counts[severity])
-    over = _over(worst, ended_s) if worst["state"] == "resolved" else ""
+    over = _over(worst, ended_s)
     text = f"{len(incidents)} incident{'s' * (len(incidents) != 1)} ({what}), first {_named(worst)}{over}"
     before = dict.fromkeys(_named(one) for one in incidents[1:] if one["attempt"] < attempt)
     return f"{text}; before a restart {', '.join(list(before)[:_EARLIER])}" if before else text
 
 
 def _over(incident: Json, ended_s: float | None) -> str:
-    """A rank that was slow until the job had ended well has not become quicker."""
-    to_end = ended_s is not None and (incident["resolved_at"] or 0.0) >= ended_s
-    return ", to the job's end" if to_end and incident["kind"].startswith("slow.") else ", resolved since"
+    """What is resolved; and that a rank was slow until the job had ended."""
+    if incident["state"] == "resolved":
+        return ", resolved since"
+    return ", to the job's end" if ended_s is not None and incident["kind"].startswith("slow.") else ""
 
 
 def _named(incident: Json) -> str:

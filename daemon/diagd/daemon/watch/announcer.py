@@ -11,6 +11,7 @@ Verdict = Callable[[Incident], list[str]]
 # A wait that is not critical is said once it has lasted for this part of the user's own patience: before, it stands in
 # the report alone. Uploads and long checkpoints on one rank are everyday life.
 WARN_AFTER_RATIO = 0.3
+GOES_ON_S = 5.0  # what slows each step was measured over many of them before it was found: no pause that may end
 _MEASURE = re.compile(r"\b\d[\d.]* (?:(?:s|ms|min|h|[KMGT]iB|times)\b|%)")
 _WAITS = ("hang.", "slow.")
 _FACT = "hang.rank_stopped"  # seen in the kernel, and no long work: said at once, where others wait for it
@@ -27,6 +28,7 @@ class Announcer:
         self._write = write
         self._warn_after_s = WARN_AFTER_RATIO * hang_after_s
         self._said: dict[str, tuple[object, ...]] = {}
+        self._changed: dict[str, tuple[tuple[object, ...], float]] = {}  # since when each is as it is
         self._lines: dict[str, frozenset[str]] = {}  # of each incident that was said in full
 
     def restore(self, incidents: Sequence[Incident]) -> None:
@@ -37,6 +39,8 @@ class Announcer:
         """Say what is news among them."""
         for incident in incidents:
             gist = _gist(incident)
+            if self._changed.get(incident.id, ((), 0.0))[0] != gist:
+                self._changed[incident.id] = gist, now_s
             if self._said.get(incident.id) != gist and self._is_due(incident, now_s):
                 self._said[incident.id] = gist
                 self.say("\n".join(self._news(incident)))
@@ -55,6 +59,9 @@ class Announcer:
             self._write(text + "\n")
 
     def _is_due(self, incident: Incident, now_s: float) -> bool:
+        if incident.id in self._said and incident.is_open and _slows(incident):
+            # Its cause may seem another for a while.
+            return now_s - self._changed[incident.id][1] >= self._warn_after_s
         if incident.id in self._said:
             return incident.is_open or self._said[incident.id][1] is not Severity.INFO
         if not incident.is_open:
@@ -63,7 +70,13 @@ class Announcer:
             return True
         if incident.kind == _FACT and incident.waiting_ranks:
             return True
-        return now_s - incident.opened_s >= self._warn_after_s
+        patience_s = min(GOES_ON_S, self._warn_after_s) if _slows(incident) else self._warn_after_s
+        return now_s - incident.opened_s >= patience_s
+
+
+def _slows(incident: Incident) -> bool:
+    """Whether it makes the job slower, step by step, and holds it up nowhere."""
+    return incident.kind.startswith("slow.") and incident.goes_on and incident.severity is not Severity.CRITICAL
 
 
 def _timeless(line: str) -> str:
