@@ -295,7 +295,9 @@ def test_of_an_operation_whose_place_is_not_known_yet_the_rank_that_left_may_hav
 
 
 def test_a_rank_in_interpreter_shutdown_that_others_wait_for_left_early() -> None:
-    found = two_wait().leaves(2).passes(2).finds()
+    leaving = two_wait().leaves(2).passes(2.5)
+    assert leaving.find() == ()  # its exit code may say that it failed
+    found = leaving.passes(0.5).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))
     assert "shutdown" in found.summary
     assert len({e.what for e in found.causes[0].evidence}) == len(found.causes[0].evidence) == 1
@@ -335,6 +337,13 @@ def test_a_rank_in_interpreter_shutdown_that_no_one_waits_for_is_quiet() -> None
     assert job(2).train(0).leaves(1).passes(20).find() == ()
 
 
+def test_a_rank_that_ends_itself_with_a_code_is_told_so_and_not_that_its_script_was_done() -> None:
+    found = two_wait().leaves(2).dies(2, code=3).passes(2).finds()
+    assert (found.kind, found.ranks) == ("exit.error", (2,))
+    assert "it ended itself with exit code 3" in found.causes[0].text
+    assert [e.what for e in found.causes[0].evidence][1:] == ["the interpreter's shutdown had begun"]
+
+
 def test_a_rank_that_left_and_made_the_others_fall_left_early() -> None:
     fell = two_wait().dies(2, code=0).passes(0.5).wait_raises(0).wait_raises(1).passes(0.5).finds()
     assert (fell.kind, fell.ranks) == ("exit.early", (2,))
@@ -346,7 +355,7 @@ def test_a_rank_that_served_a_store_and_left_while_others_still_ask_it_left_earl
     )
     served = job(3).train(2).waits(1, "STORE_GET", detail="scores/2", site=at("collect", line=49)).passes(2)
     served.leaves(0).passes(0.1).wait_raises(1, gone)
-    found = served.passes(2).finds()
+    found = served.passes(3).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("exit.early", (0,), "host")
     assert "TCPStore" in str(entry(found.kind).fix("host").as_json())
     lost = job(3).train(2).waits(1, "STORE_GET", detail="scores/2").passes(2).leaves(0).passes(20).wait_raises(1, gone)

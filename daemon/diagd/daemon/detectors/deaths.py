@@ -16,6 +16,7 @@ TOGETHER_S = (
 )
 CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
 MISSED_S = 1.5  # an operation that all have entered ends sooner
+CODE_S = 3.0  # by then most processes have come out of the interpreter's shutdown, and their exit code is known
 UNPLACED_S = 10.0  # of one whose place is not known yet, it is not known whether the one that left was in it too
 INTERRUPTED_S = 5.0  # a person's interrupt has come to the other ranks by then
 REFUSED = ("connectFullMesh failed", "onnection refused")  # of gloo, as a group is made
@@ -91,9 +92,10 @@ def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:
         return []  # on its way out of a failed wait, or a person ended the job
     left_s = detail.in_shutdown_s or 0.0
     others = scene.graph.waiting_for((rank,))
-    if not others or not _missed(scene, others) or scene.state.now_s - left_s < MISSED_S:
-        return []
     ending = detail.ending
+    told = ending is not None and ending.what != "shutdown"  # that it failed, or the code it gave
+    if not others or not _missed(scene, others) or scene.state.now_s - left_s < (MISSED_S if told else CODE_S):
+        return []
     failed = ending is not None and (ending.what == "exception" or ending.code not in (None, 0))
     return [Death(rank, detail, Exit(left_s, None if failed else 0), "exit.error" if failed else "exit.early")]
 

@@ -10,7 +10,7 @@ from diagd.daemon.detectors.ledger import UNNAMED
 from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.victims import victims_of
-from diagd.daemon.state.model import Ending
+from diagd.daemon.state.model import Ending, Exit
 
 LOST_WORKER = "DataLoader worker (pid"  # as torch begins it; what a worker itself raises it hands on as that
 UNREDUCED = "Expected to have finished reduction in the prior iteration"  # of DDP's reducer, at the next forward pass
@@ -124,7 +124,7 @@ def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
     if detail.exit is not None:
         source = end.seen_by or "kernel"
         evidence.append(Evidence(f"the process ended: {end}", source, death.rank, step))
-    if noted := _noted(ending, detail.exit is None):
+    if noted := _noted(ending, detail.exit is None, end.code):
         evidence.append(Evidence(noted, "probe", death.rank, step))
     growth = _growth(death)
     if growth:
@@ -136,7 +136,7 @@ def _causes(scene: Scene, deaths: list[Death]) -> Iterator[Cause]:
     yield Cause(key, text, sure, Basis.OBSERVATION, tuple(evidence))
 
 
-def _noted(ending: Ending | None, alive: bool) -> str:
+def _noted(ending: Ending | None, alive: bool, code: int | None) -> str:
     """In words, what the process itself noted of its end."""
     if ending is not None and ending.raised:
         how = "uncaught" if ending.what == "exception" else f"exit called with {ending.code} in the handler of"
@@ -147,7 +147,8 @@ def _noted(ending: Ending | None, alive: bool) -> str:
             "; the process is in the interpreter's shutdown" if alive else ""
         )
     begun = alive or (ending is not None and ending.what == "shutdown")
-    return "the interpreter's shutdown had begun: the script had come to its end" if begun else ""
+    end = "" if code else ": the script had come to its end"  # or to a SystemExit, which leaves no trace in it
+    return f"the interpreter's shutdown had begun{end}" if begun else ""
 
 
 def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]:
@@ -180,6 +181,8 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
         )
     if death.kind == "exit.error" and len(deaths) == scene.state.world_size:
         return "everywhere", "each rank's own code failed, in the same way and at the same place"
+    if death.kind == "exit.error" and (death.detail.ending is None or not death.detail.ending.raised):
+        return "exception", f"it ended itself{_with(end)}; the errors of the other ranks are consequences"
     if death.kind == "exit.error":
         return "exception", "its own code failed; the errors of the other ranks are consequences"
     if end.oom_killed:
@@ -220,6 +223,11 @@ def _how_it_left(death: Death) -> tuple[str, str]:
     if ending is not None and ending.what == "exit" and ending.frames and ending.frames[0].function != "<module>":
         return "left", "it called exit itself, alone: by its own condition to stop"
     return "left", "it left the training loop alone: its own condition to stop, or fewer batches than the others have"
+
+
+def _with(end: Exit) -> str:
+    """The code with which it said that all is not well, where that was seen."""
+    return f" with exit code {end.code}" if end.code is not None else ""
 
 
 def _lost_worker(death: Death) -> bool:
