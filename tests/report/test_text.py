@@ -202,3 +202,11 @@ def test_a_wait_that_was_over_before_it_was_said_is_not_told_of_at_the_end() -> 
     assert summary_lines(report(short), said_after_s=18.0)[0].startswith("3 ranks, 25 steps; no incident")
     for more in ({"resolved_at": 130.0}, {"peak_severity": "critical"}, {"kind": "numerics.nonfinite"}):
         assert "1 incident" in summary_lines(report({**short, **more}), said_after_s=18.0)[0]
+
+
+def test_ranks_that_became_slow_as_the_job_ended_are_not_told_of_at_the_end() -> None:
+    slow = incident(kind="slow.straggler", severity="warning", peak_severity="warning", opened_at=100.0)
+    for opened_s, said in ((97.0, "no incident"), (94.0, "1 incident")):
+        told = report({**slow, "opened_at": opened_s})
+        told["job"]["ended_at"] = 100.0
+        assert said in summary_lines(told, said_after_s=18.0, slow_after_s=5.0)[0]

@@ -41,9 +41,10 @@ def finish(
 
 def _known(plan: "Plan", folder: "ReportDir | None", report: Mapping[str, Any], unwritten: bool) -> list[str]:
     from diagd.daemon.report.text import cut_off, shown_path, summary_lines
-    from diagd.daemon.watch.announcer import WARN_AFTER_RATIO
+    from diagd.daemon.watch.announcer import GOES_ON_S, WARN_AFTER_RATIO
 
-    lines = [*summary_lines(report, WARN_AFTER_RATIO * plan.hang_after_s), *cut_off(report)]
+    said_after_s = WARN_AFTER_RATIO * plan.hang_after_s
+    lines = [*summary_lines(report, said_after_s, min(GOES_ON_S, said_after_s)), *cut_off(report)]
     if not report["ranks"] and (reason := _kept_out(plan)):
         lines.append(f"Not watched: {reason}.")
     if unwritten and plan.report_dir:

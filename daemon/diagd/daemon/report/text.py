@@ -94,18 +94,19 @@ def _places(locations: Sequence[Json], joint: str) -> str:
     return "; ".join(f"{rank_ranges(ranks, named=True)} in {frames}" for frames, ranks in groups.items())
 
 
-def summary_lines(report: Json, said_after_s: float = 0.0) -> list[str]:
+def summary_lines(report: Json, said_after_s: float = 0.0, slow_after_s: float = 0.0) -> list[str]:
     """How the job went, in one to three lines, also when all went well.
 
     Args:
         report: As in report.json.
         said_after_s: A wait that was over sooner was never said, so nothing is said of it now, either.
+        slow_after_s: Likewise of ranks that became slow so shortly before the job's end.
     """
-    incidents = [one for one in report["incidents"] if not _was_short(one, said_after_s)]
+    ended_s = report["job"].get("ended_at")
+    incidents = [one for one in report["incidents"] if not _was_short(one, said_after_s, slow_after_s, ended_s)]
     notes = unwatched(report.get("notes") or [])
     attempt = report["job"].get("attempt") or 0
     ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
-    ended_s = report["job"].get("ended_at")
     verdict = _incidents(incidents, attempt, ended_s) if report.get("judged", True) else "not judged"
     code = report["job"].get("exit_code")
     if code and not incidents:  # the launcher itself, or what it was to start, has failed
@@ -127,11 +128,13 @@ def cut_off(report: Json) -> list[str]:
     return ["The last report could not be written: what came after this is not known."] if cut else []
 
 
-def _was_short(incident: Json, said_after_s: float) -> bool:
-    """Whether it is a warning of a wait that ended by itself before a person was told of it."""
-    over_s = incident.get("resolved_at")
-    if incident["state"] != "resolved" or incident["peak_severity"] == "critical" or over_s is None:
+def _was_short(incident: Json, said_after_s: float, slow_after_s: float, ended_s: float | None) -> bool:
+    """Whether it is a warning of a wait that ended by itself, or with the job, before a person was told of it."""
+    over_s = incident.get("resolved_at") or ended_s
+    if incident["peak_severity"] == "critical" or over_s is None:
         return False
+    if incident["state"] != "resolved":
+        return str(incident["kind"]).startswith("slow.") and bool(over_s - incident["opened_at"] < slow_after_s)
     return str(incident["kind"]).startswith(("hang.", "slow.")) and bool(over_s - incident["opened_at"] < said_after_s)
 
 
