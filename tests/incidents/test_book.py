@@ -244,6 +244,17 @@ def test_slowness_is_over_where_the_ranks_make_steps_without_it() -> None:
     assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", False)]
 
 
+def test_slowness_is_over_where_ranks_that_make_no_steps_go_on_without_it() -> None:
+    training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
+    (slow,), book, state = training.find(), IncidentBook(), training.state
+    for second in range(8):
+        state.columns.step[:3], state.columns.step_s[:3] = -1, 0.0
+        book.update((slow,) if second < 4 else (), state)
+        state.now_s += 1.0
+        state.columns.program_moved_s[:3] = state.now_s
+    assert [one.is_open for one in book.incidents] == [False]
+
+
 @pytest.mark.parametrize("way", ["exception", "shutdown"])
 def test_a_hang_whose_rank_is_on_its_way_out_is_not_over(way: str) -> None:
     seen = stuck().passes(12)

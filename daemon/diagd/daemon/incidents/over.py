@@ -30,8 +30,8 @@ def is_over(incident: Incident, state: JobState, last_found_s: float, *, retold:
     if state.stopping_s is not None or any(_leaves(state, rank) for rank in involved):
         return state.attempt > incident.attempt
     if incident.kind.startswith("slow.") and incident.goes_on:
-        last_step_s = max((float(state.columns.step_s[rank]) for rank in _seen(state, involved)), default=0.0)
-        return min(last_step_s, state.now_s) - last_found_s > _patience_s(incident)
+        went_on_s = max((_went_on_s(state.columns, rank) for rank in _seen(state, involved)), default=0.0)
+        return min(went_on_s, state.now_s) - last_found_s > _patience_s(incident)
     if incident.kind.startswith(("hang.", "slow.")) and not retold and not _moved(incident, state, last_found_s):
         return False
     return state.now_s - last_found_s > _patience_s(incident)
@@ -42,6 +42,11 @@ def _patience_s(incident: Incident) -> float:
         return ANEW_GOES_ON_S if incident.goes_on else ANEW_S
     samples = incident.goes_on and not incident.kind.startswith("slow.")
     return GONE_S if samples else CALM_S
+
+
+def _went_on_s(columns: Columns, rank: int) -> float:
+    """When it made its last step; of a rank that makes none, ran its last operation."""
+    return float(columns.step_s[rank] if columns.step[rank] > 0 else columns.program_moved_s[rank])
 
 
 def _leaves(state: JobState, rank: int) -> bool:
