@@ -14,7 +14,14 @@ from tests.aggregator.fakes import FakeJudge, FakeObserver, rank_facts, wait_for
 
 from diagd.daemon.agent.loop import AgentLoop
 from diagd.daemon.agent.main import main
-from diagd.daemon.agent.watchfulness import REFRESH_EVERY_S, STEADY_AFTER_S, STEADY_LOOKS, Tracing
+from diagd.daemon.agent.watchfulness import (
+    COSTLY_SHARE,
+    REFRESH_EVERY_S,
+    SETTLED_AFTER_S,
+    STEADY_AFTER_S,
+    STEADY_LOOKS,
+    Tracing,
+)
 from diagd.daemon.aggregator.hub import Hub
 from diagd.daemon.aggregator.loop import JobLoop
 from diagd.daemon.aggregator.service import GrpcServer
@@ -118,6 +125,20 @@ def test_looks_are_further_apart_once_nothing_was_out_of_the_ordinary_for_long(a
     agent.observer.facts[0].wait_s = 0.0
     agent.step(STEADY_AFTER_S - 5)
     assert agent.loop.next_look_s == 0.5
+
+
+def test_looks_that_cost_much_are_further_apart_within_seconds_where_nothing_is_out_of_the_ordinary(
+    agent: Agent,
+) -> None:
+    agent.step()
+    agent.loop._cost_s = COSTLY_SHARE * 0.5 * 100  # what is added by such a look is next to nothing
+    agent.step(SETTLED_AFTER_S - 1)
+    assert agent.loop.next_look_s == 0.5
+    agent.step(1)
+    assert agent.loop.next_look_s == 1.0
+    agent.observer.facts[0].wait_s = agent.now_s - 5
+    agent.step()
+    assert agent.loop.next_look_s == 0.25
 
 
 def test_ranks_that_are_at_work_and_in_operations_by_turns_are_in_order(agent: Agent) -> None:

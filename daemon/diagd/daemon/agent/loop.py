@@ -14,7 +14,7 @@ from pathlib import Path
 
 from diagd.daemon.agent.obeying import ask_all, by_depth, only
 from diagd.daemon.agent.parts import Looks, Uplink
-from diagd.daemon.agent.watchfulness import STEADY_GLANCE, STEADY_LOOKS, Tracing, Watchfulness
+from diagd.daemon.agent.watchfulness import GLANCE_PART, Tracing, Watchfulness
 from diagd.daemon.config.settings import AgentConfig
 from diagd.daemon.state.model import Detail, Facts, Status
 from diagd.daemon.state.scalars import SignalNews
@@ -23,7 +23,7 @@ from diagd.proto.v1.agent_pb2 import Command, CommandResult
 log = logging.getLogger(__name__)
 
 SIGNALS_LOOKS = 1.9  # scalars are read at every second look: they keep until then, and are judged more seldom still
-
+COST_WEIGHT = 0.1  # of the newest look in what a look costs
 
 Dump = Callable[[Sequence[int], str], Path]
 
@@ -62,6 +62,7 @@ class AgentLoop:
         self.health = Health()
         self._connections = 0
         self._signals_s = 0.0
+        self._cost_s = 0.0  # CPU of a look, smoothed
         self._debuggers: dict[int, str] = {}
         self._found: deque[Detail] = deque()
         self._wake = threading.Event()
@@ -74,7 +75,7 @@ class AgentLoop:
         """Seconds until the next look is due."""
         if self._watchfulness.suspicious:
             return self._config.suspicious_look_s
-        return self._config.look_s * (STEADY_LOOKS if self._watchfulness.steady else 1.0)
+        return self._config.look_s * self._watchfulness.looks
 
     def start(self) -> None:
         """Look in a thread of its own until `stop`."""
@@ -95,7 +96,8 @@ class AgentLoop:
 
     def _rest(self, began: float) -> None:
         """Until the next look is due; for long only while each glance shows that all ranks get on."""
-        due, glance = began + self.next_look_s, began + STEADY_GLANCE * self._config.look_s
+        next_s = self.next_look_s
+        due, glance = began + next_s, began + max(GLANCE_PART * next_s, self._config.look_s)
         while not self._wake.wait(max(min(due, glance) - time.monotonic(), 0.01)):
             if time.monotonic() >= due or not self._observer.gets_on():
                 break
@@ -112,7 +114,7 @@ class AgentLoop:
 
     def step(self, *, everything: bool = False) -> None:
         """One look; with `everything`, all ranks' details and histories, which is the last look."""
-        now_s = self._clock()
+        now_s, began_look = self._clock(), time.thread_time()
         facts = self._facts = list(self._observer.look(now_s))
         self._tracing.hide(facts, now_s)
         self._pids = {f.rank: f.pid for f in facts if not f.status.gone}
@@ -121,7 +123,7 @@ class AgentLoop:
         if anew:
             self._connections = self._uplink.connections
             self._watchfulness.forget_sent()
-        due = self._watchfulness.due(facts, now_s)
+        due = self._watchfulness.due(facts, now_s, self._cost_s / self._config.look_s)
         began_cpu = time.thread_time()
         if everything:
             ranks = [f.rank for f in facts]
@@ -138,6 +140,7 @@ class AgentLoop:
         if everything or anew or now_s - self._signals_s >= SIGNALS_LOOKS * self._config.look_s:
             self._signals_s, signals = now_s, self._observer.signals(anew)
         self._uplink.send(told, details, now_s, self._observer.ledgers(anew), signals)
+        self._cost_s += COST_WEIGHT * (time.thread_time() - began_look - self._cost_s)
 
     @property
     def ranks(self) -> int:

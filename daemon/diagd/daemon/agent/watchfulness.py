@@ -13,7 +13,10 @@ REFRESH_EVERY_S = 30.0
 LATE_NEWS_S = 3.0  # an exit code may be seen only some time after the process is gone
 STEADY_AFTER_S = 60.0  # most faults show early; what has run so long without a sign of one is looked at less often
 STEADY_LOOKS = 4.0  # times the usual distance of two looks, as long as
-STEADY_GLANCE = 2.0  # from so much of it on, a glance shows each time that all ranks get on
+SETTLED_AFTER_S = 10.0  # and what has run for so long half as often as at first, where looks take
+SETTLED_LOOKS = 2.0
+COSTLY_SHARE = 0.008  # of a core or more, as with eight ranks
+GLANCE_PART = 0.5  # of the distance of two looks: from there on, a glance shows each time that all ranks get on
 OWN_TRACING_S = 3.5  # a dump traces a rank for up to 2.5 s
 _ORDINARY = (Status.RUNNING, Status.BLOCKED)
 
@@ -31,16 +34,21 @@ class Watchfulness:
         self._cost_s = 0.0
         self._calm_since_s = 0.0
         self.suspicious = False
-        self.steady = False
+        self.looks = 1.0  # times the usual distance of two looks
 
-    def due(self, facts: Sequence[Facts], now_s: float) -> list[int]:
-        """The ranks whose detail is to be read now: all that may have changed, as often as that is cheap."""
+    def due(self, facts: Sequence[Facts], now_s: float, look_share: float = 0.0) -> list[int]:
+        """The ranks whose detail is to be read now: all that may have changed, as often as that is cheap.
+
+        `look_share` is what looks at their usual distance take of a core.
+        """
         unusual = any(self._is_unusual(f) for f in facts)
         changed = {f.rank for f in facts if self._is_changed(f, now_s)}
         self.suspicious = any(_is_suspicious(f, now_s) for f in facts)
         if self.suspicious or unusual or not self._calm_since_s or any(_passes(f) for f in facts):
             self.disturbed(now_s)
-        self.steady = now_s - self._calm_since_s >= STEADY_AFTER_S
+        calm_s = now_s - self._calm_since_s
+        settled = calm_s >= SETTLED_AFTER_S and look_share >= COSTLY_SHARE
+        self.looks = STEADY_LOOKS if calm_s >= STEADY_AFTER_S else SETTLED_LOOKS if settled else 1.0
         share = SUSPICIOUS_SHARE if self.suspicious else SHARE
         if now_s - self._read_s >= self._cost_s / share:
             self._read_s = now_s
@@ -59,7 +67,7 @@ class Watchfulness:
 
     def disturbed(self, now_s: float) -> None:
         """Something was out of the ordinary."""
-        self._calm_since_s, self.steady = now_s, False
+        self._calm_since_s, self.looks = now_s, 1.0
 
     def forget_sent(self) -> None:
         """Take all as news: another aggregator listens now."""
