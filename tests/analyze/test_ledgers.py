@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from diagd.daemon.analyze.ledger_tensors import Tensor, of_file, tensors_of
+from diagd.daemon.analyze.ledger_tensors import ByStep, Tensor, of_file, tensors_of
 from diagd.daemon.analyze.ledgers import Comparison, compare
 
 ALL = "0-3"
@@ -51,16 +51,21 @@ def test_layers_are_not_taken_for_each_other() -> None:
         (filed("w"), filed("w", dtype="bfloat16"), "different", "float32[4,4] and bfloat16[4,4]"),
         (live("w", s0={"aa": ALL}, s1={"cc": ALL}), filed("w"), "equal", "as before the first step"),
         (filed("w", "cc"), live("w", s0={"aa": ALL}, s33={"cc": ALL}), "equal", "as after step 33"),
-        (live("w", s0={"aa": "0", "bb": "1-3"}), filed("w"), "different", "on ranks 1-3, after step 0"),
+        (live("w", s0={"aa": "0", "bb": "1-3"}), filed("w"), "different", "on ranks 1-3, before the first step"),
         (
             live("w", s0={"bb": ALL}, s1={"cc": ALL}),
             filed("w"),
             "unknown",
-            "it was not digested after the step of which the file may be; it is none of those after steps 0, 1",
+            "it was not digested after the step of which the file may be; it is not what was held after steps 0, 1",
         ),
-        (live("w", s5={"aa": "0"}), live("w", s5={"aa": ALL}), "equal", ""),
+        (live("w", s5={"aa": "0"}), live("w", s5={"aa": ALL}), "equal", "as after step 5"),
         (live("w", s5={"aa": "0"}), live("w", s5={"bb": "0"}), "different", "after step 5"),
-        (live("w", s5={"aa": "0"}), live("w", s6={"aa": "0"}), "unknown", "sampled after other steps"),
+        (
+            live("w", s5={"aa": "0"}),
+            live("w", s6={"aa": "0"}),
+            "unknown",
+            "the first holds it after step 5, the second after step 6",
+        ),
         (live("w", placement="fsdp FULL_SHARD"), filed("w"), "unknown", "split otherwise: fsdp FULL_SHARD and plain"),
         (live("w", placement="dtensor R", s0={"aa": ALL}), filed("w"), "equal", "as before the first step"),
         (live("w"), filed("w"), "unknown", "no digest: it was not sampled yet"),
@@ -137,3 +142,47 @@ def test_an_optimizers_state_by_numbers_is_that_of_the_parameters_in_their_order
 def test_numbers_that_do_not_fit_are_not_compared() -> None:
     found = compare(training(), checkpoint((0, 1)))
     assert (len(found.equal), len(found.unknown), found.same) == (3, 6, True)
+
+
+def saved(step: int | None, **held: str) -> list[Tensor]:
+    """A ledger of one tensor, saved for that step (None: sampled alone): each holds all that its job has sampled."""
+    digests: dict[int | None, Mapping[str, str]] = {int(at[1:]): {told: ALL} for at, told in held.items()}
+    sums: ByStep = {step: {f"sum of {held[f's{step}']}": ALL}} if step is not None else {}
+    return [Tensor("w", "parameter", "float32", (4, 4), "ddp", digests, sums, trained=step is not None)]
+
+
+RUN = {"s0": "aa", "s1": "bb", "s400": "cc"}
+
+
+def test_a_ledger_is_judged_by_the_step_that_it_was_saved_for_and_not_by_another_that_both_hold() -> None:
+    found = compare(saved(0, **RUN), saved(400, **RUN))
+    assert (found.equal, found.different, found.other_moments, found.shared) == ([], [], True, [0, 1, 400])
+    assert "the first tells what was held before the first step, the second after step 400" in found.unknown[0][1]
+    for step, when in ((0, "before the first step"), (400, "after step 400")):
+        for sides in ((saved(step, **RUN), saved(None, **RUN)), (saved(None, **RUN), saved(step, **RUN))):
+            assert compare(*sides).equal == [("w", f"as {when}")]
+    other = RUN | {"s400": "odd"}
+    assert compare(saved(400, **RUN), saved(None, **other)).different == [("w", "after step 400")]
+    assert compare(saved(0, **RUN), saved(None, **other)).same
+
+
+def test_a_step_that_the_other_does_not_hold_is_said_and_nothing_is_called_equal() -> None:
+    found = compare(saved(400, **RUN), saved(None, s0="aa", s1="bb"))
+    assert (found.equal, found.unknown) == (
+        [], [("w", "the first holds it after step 400, the second after steps 0, 1")],
+    )  # fmt: skip
+    found = compare(saved(0, **RUN), saved(400, **RUN), step=7)
+    assert found.unknown == [("w", "the first does not tell what it held after step 7, but after steps 0, 1, 400")]
+
+
+def test_a_named_step_is_the_one_that_both_are_judged_by() -> None:
+    assert compare(saved(0, **RUN), saved(400, **RUN), step=1).equal == [("w", "as after step 1")]
+    odd = saved(400, **RUN | {"s1": "odd"})
+    assert compare(saved(0, **RUN), odd, step=1).different == [("w", "after step 1")]
+    assert compare(saved(400, **RUN), [filed("w", "bb")], step=1).equal == [("w", "as after step 1")]
+
+
+def test_where_no_step_is_known_all_that_both_sampled_is_compared_and_said() -> None:
+    assert compare(saved(None, **RUN), saved(None, **RUN)).equal == [
+        ("w", "as at all that both sampled, from before the first step to after step 400")
+    ]

@@ -80,11 +80,15 @@ def test_how_often_the_optimizer_has_stepped_tells_whether_it_is_the_same_moment
     assert [name for name, _ in getattr(found, verdict)[:4]] == [name for name, _ in REST]
 
 
-def test_what_was_sampled_before_tells_that_the_file_is_older() -> None:
+def test_a_file_that_is_older_than_the_ledger_is_said_to_be_and_not_to_be_equal() -> None:
     held: ByStep = {0: {"digest of old": "0,1"}, 1: {"other": "0,1"}}
     tensors = [live(f"Net.{n}", f"t{n}", placement="ddp", digests=held) for n in range(3)]
     found = compare(tensors, [filed(str(n), "old") for n in range(3)])
-    assert {why for _, why in found.equal} == {"as before the first step"}
+    assert (found.equal, found.different) == ([], [])
+    assert {why for _, why in found.unknown} == {
+        "the file holds it as it was before the first step, and the ledger is of what was held after step 7"
+    }
+    assert len(compare(tensors, [filed(str(n), "old") for n in range(3)], step=0).equal) == 3
 
 
 def test_ranks_that_disagree_are_named() -> None:

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "daemon/diagd/daemon/cli"
 # Files in the folder that are not verbs.
 HELPERS = {
     "__init__", "afterwards", "__main__", "main", "jobs", "checks", "choices", "reportdir", "reports", "service",
-    "ledger_files", "ledger_save",
+    "ledger_files", "ledger_lines", "ledger_save",
 }  # fmt: skip
 
 

@@ -46,6 +46,39 @@ def test_a_saved_ledger_needs_no_torch(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["ledger", "compare", str(path), str(path)]) == 2
 
 
+def ledger(path: Path, step: int, tensors: int = 3, trained: bool = True) -> str:
+    """One of a training of which each step changes all but the last tensor; sampled before the first step, too."""
+    names = [f"Net.{n}" for n in range(tensors)]
+    whole = {"kind": "parameter", "dtype": "float32", "shape": [2], "placement": "ddp"}
+    told: list[dict[str, object]] = [
+        whole | {"name": name, "trained": trained, "digests": {"0": {"aa": "0,1"}}, "sums": {step: {f"{step}": "0,1"}}}
+        for name in names
+    ]
+    told.append(whole | {"name": "Net.frozen", "trained": False, "digests": {}, "sums": {step: {"f": "0,1"}}})
+    path.write_text(json.dumps({"schema": "diagd.ledger/2", "step": step, "tensors": told}))
+    return str(path)
+
+
+def test_ledgers_of_other_steps_are_not_equal_and_what_is_said_of_many_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began, later = ledger(tmp_path / "0.json", 0, 30), ledger(tmp_path / "400.json", 400, 30)
+    assert main(["ledger", "compare", began, later]) == 2
+    *told, last = capsys.readouterr().out.splitlines()
+    assert last == "1 tensor equal (as before the first step and after step 400), 0 differ, 0 missing, 30 not compared"
+    assert [line.startswith("not compared  30 tensors: the first tells") for line in told].count(True) == 1
+    assert sum("other moments" in line for line in told) == 1
+    assert "--step N compares what both held after one step; both have sampled after 0" in told
+    assert main(["ledger", "compare", began, later, "--step", "0"]) == 0
+    assert "30 tensors equal (as before the first step)" in capsys.readouterr().out
+
+
+def test_checkpoints_have_no_steps_to_choose_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, "a.pt", w=torch.ones(2))
+    assert main(["ledger", "compare", file, file, "--step", "3"]) == 2
+    assert "neither" in capsys.readouterr().err
+
+
 def test_without_a_job_there_is_nothing_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["ledger", "save", str(tmp_path / "x.json"), "--job", "no-such-job"]) == 4
     assert not (tmp_path / "x.json").exists()

@@ -26,6 +26,7 @@ class Tensor:
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # region -> its part of the sum -> rank ranges
     trained: bool = False  # it changes with each step
     why: str = ""  # there are no sums
+    elsewhen: ByStep = field(default_factory=dict)  # digests after other steps than the one that it is judged by
 
     @property
     def whole(self) -> bool:

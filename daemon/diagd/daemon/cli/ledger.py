@@ -13,7 +13,6 @@ from diagd.daemon.errors import DiagdError
 if TYPE_CHECKING:
     from diagd.daemon.analyze.ledgers import Comparison
 
-_SHOWN = 20  # of each kind
 _UNREADABLE = 2
 _SAMPLED_ALONE = 3
 LIMIT_S = 120.0
@@ -112,6 +111,12 @@ def _written(document: dict[str, Any], file: Path, why: str) -> list[str]:
 @command.command("compare")
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
+@click.option(
+    "--step",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Judge a ledger by what it holds after step N. [default: the step that it was saved for]",
+)
 @click.option("--json", "as_json", is_flag=True, help="All tensors, as JSON.")
 @click.option(
     "--python",
@@ -119,8 +124,10 @@ def _written(document: dict[str, Any], file: Path, why: str) -> list[str]:
     metavar="PROGRAM",
     help="A Python with torch, that reads checkpoints [default: the one that runs diagd].",
 )
-def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
+def compare_two(first: Path, second: Path, step: int | None, as_json: bool, python: str) -> int:
     """Say which tensors of two ledgers hold the same, bit for bit.
+
+    A ledger is judged by the step that it was saved for, though it also holds what was sampled after others.
 
     \b
     Each of them is one of:
@@ -134,22 +141,27 @@ def compare_two(first: Path, second: Path, as_json: bool, python: str) -> int:
 
     \b
     Exit code: 0 all that can be compared is equal; 1 something differs (divergence.checkpoint) or is missing; 2 one
-      cannot be read, or nothing can be compared.
+      cannot be read, nothing can be compared, or the two seem to be of other moments of the training.
     """
     from diagd.daemon.analyze.ledgers import compare
     from diagd.daemon.cli.ledger_files import locate, read
+    from diagd.daemon.cli.ledger_lines import SHOWN, lines
 
     left = read(first, python)
-    found = compare(left, left if first == second else read(second, python))
-    locate(found, first, second, python, None if as_json else _SHOWN)
+    right = left if first == second else read(second, python)
+    if step is not None and all(one.of_file for one in (*left, *right)):
+        help = "leave --step out: a checkpoint holds one moment of the training"
+        raise DiagdError(f"--step {step}: neither {first} nor {second} is a ledger", help=help, exit_code=2)
+    found = compare(left, right, step)
+    locate(found, first, second, python, None if as_json else SHOWN)
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
-        for line in _lines(found):
+        for line in lines(found):
             click.echo(line)
-    if not (found.equal or found.different or found.missing):
-        return _UNREADABLE
-    return 0 if found.same else 1
+    if not found.same:
+        return 1
+    return _UNREADABLE if found.other_moments or not found.equal else 0
 
 
 def _as_json(found: "Comparison") -> dict[str, Any]:
@@ -161,18 +173,3 @@ def _as_json(found: "Comparison") -> dict[str, Any]:
     }
     told = {name: [{"name": tensor, "why": why} for tensor, why in listed] for name, listed in lists.items()}
     return {"kind": found.kind, **told}
-
-
-def _lines(found: "Comparison") -> list[str]:
-    lines = []
-    for title, listed in (("differ", found.different), ("missing", found.missing), ("not compared", found.unknown)):
-        for name, why in listed[:_SHOWN]:
-            lines.append(f"{title:12}  {name}: {why}")
-        if len(listed) > _SHOWN:
-            lines.append(f"{title:12}  and {len(listed) - _SHOWN} more (--json shows all)")
-    whys = {why for _, why in found.equal if why}
-    when = f" ({whys.pop()})" if len(whys) == 1 else ""
-    equal = f"{len(found.equal)} tensor{'s' * (len(found.equal) != 1)} equal{when}"
-    counts = f"{equal}, {len(found.different)} differ, {len(found.missing)} missing"
-    kind = f"{found.kind}: " if found.kind else ""
-    return [*lines, f"{kind}{counts}, {len(found.unknown)} not compared"]
