@@ -136,6 +136,25 @@ def test_dicts_that_a_trainer_prints_without_a_step_are_read_from_the_first_line
     assert nan["kind"] == "numerics.nonfinite"
 
 
+def test_where_the_log_says_no_step_the_line_is_told_and_never_a_step(tmp_path: Path) -> None:
+    said = "".join(f"an hour, {n} minutes\nloss: {3 * 0.98**n if n < 80 else float('nan')}\n" for n in range(120))
+    (tmp_path / "a.log").write_text(said)
+    (found,) = scan([tmp_path / "a.log"])
+    (nan,) = found.report["incidents"]
+    assert nan["summary"] == "the loss of rank 0 is nan from line 162 on"  # of the file: every second says a loss
+    assert (nan["step"], [e["step"] for cause in nan["causes"] for e in cause["evidence"]]) == (None, [None])
+    assert found.report["ranks"][0]["step"] is None
+    assert "up to line 240" in found.headline
+
+
+def test_what_a_line_counts_is_told_as_its_step(tmp_path: Path) -> None:
+    said = "".join(f"[{10 * n}/2000] loss: {3 * 0.98**n if n < 80 else float('nan')}\n" for n in range(120))
+    (tmp_path / "a.log").write_text(said)
+    (found,) = scan([tmp_path / "a.log"])
+    assert found.report["incidents"][0]["summary"] == "the loss of rank 0 is nan from step 800 on"
+    assert "up to step 1190" in found.headline
+
+
 def test_a_loss_that_is_printed_as_the_same_again_and_again_may_not_be_it(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(lines(lambda s: 0.01 + 3 * 0.9**s))
     (tmp_path / "b.jsonl").write_text(records(lambda s: max(0.01 + 3 * 0.9**s, 0.5)))

@@ -175,7 +175,54 @@ def test_progress_bars_and_colours_are_read(tmp_path: Path) -> None:
     )
     (tmp_path / "a.log").write_text(f"\x1b[1mstart\x1b[0m{bars}\n")
     found, _ = only(tmp_path / "a.log")
-    assert [value for _, value in found[0, 0, "loss"]][::3] == [0.5, 1.5, 2.5, 3.5]
+    assert found[0, 0, "loss"] == [(0, 0.5), (1, 1.5), (2, 2.5), (3, 3.5)]
+
+
+COUNTS: dict[str, Callable[[int], str]] = {
+    "brackets": lambda s: f"[{s}/900] loss: {s}.5",
+    "a bar": lambda s: f" {s}%|##  | {s}/900 [00:01<00:02, 3.1it/s, loss={s}.5]",
+    "a bar without an end": lambda s: f"{s}it [00:01, 3.1it/s, loss={s}.5]",
+    "keras": lambda s: f"{s}/900 [====>....] - 1s 2ms/step - loss: {s}.5",
+    "batch": lambda s: f"batch {s} | loss {s}.5",
+    "batch of": lambda s: f"Batch {s}/900, Loss: {s}.5",
+}
+
+
+@pytest.mark.parametrize("form", COUNTS)
+def test_what_lines_count_is_their_step_where_none_is_said(tmp_path: Path, form: str) -> None:
+    steps = range(20, 420, 20)
+    (tmp_path / "a.log").write_text("".join(f"hello\n{COUNTS[form](s)}\n" for s in steps))
+    found, _ = only(tmp_path / "a.log")
+    assert next(found[key] for key in found if key[2].lower() == "loss") == [(s, s + 0.5) for s in steps]
+
+
+@pytest.mark.parametrize("line", [
+    "Epoch [{e}][{b}/90] loss: {v}", "Epoch: [{e}]  [ {b}/90]  eta: 0:01  loss: {v} (0.5)",
+    "Epoch {e}:  10%|##  | {b}/90 [00:01<00:02, 3.1it/s, loss={v}]", "Epoch [{e}/9], Step [{b}/90], loss: {v}",
+])  # fmt: skip
+@pytest.mark.parametrize(("first", "before"), [(0, 0), (1, 0), (3, 180)])
+def test_batches_of_epochs_are_steps_of_the_run(tmp_path: Path, line: str, first: int, before: int) -> None:
+    """Batches 0, 40 and 80 of 90 are printed: the next epoch begins at 90, whatever is printed of the last one."""
+    told = [(e, b) for e in range(first, first + 3) for b in (0, 40, 80)]
+    (tmp_path / "a.log").write_text("".join(line.format(e=e, b=b, v=f"{e}.{b}") + "\n" for e, b in told))
+    found, notes = only(tmp_path / "a.log")
+    assert [step for step, _ in found[0, 0, "loss"]] == [before + (e - first) * 90 + b for e, b in told]
+    assert any("as if epochs began with 1" in note for note in notes.lines()) is (first == 3)
+
+
+def test_a_count_up_to_the_end_of_the_run_goes_on_over_its_epochs(tmp_path: Path) -> None:
+    told = [(2, 100), (2, 140), (3, 180), (3, 220)]
+    (tmp_path / "a.log").write_text("".join(f"Epoch [{e}][{b}/900] loss: 0.{b}\n" for e, b in told))
+    assert [step for step, _ in only(tmp_path / "a.log")[0][0, 0, "loss"]] == [100, 140, 180, 220]
+
+
+def test_a_count_is_no_step_where_steps_are_said_or_it_never_moves(tmp_path: Path) -> None:
+    both = "".join(f"step {s} loss {s}.5\n[{s % 7}/7] loss: {s}.25\n" for s in range(10, 40))
+    (tmp_path / "a.log").write_text(both)
+    found, _ = only(tmp_path / "a.log")
+    assert {step for step, _ in found[0, 0, "loss"]} == set(range(10, 40))
+    (tmp_path / "b.log").write_text("".join(f"batch 32 loss {s}.5\n" for s in range(10)))
+    assert [step for step, _ in only(tmp_path / "b.log")[0][0, 0, "loss"]] == list(range(1, 11))
 
 
 def test_ranks_are_told_by_folder_name_field_and_prefix(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ finite.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ import numpy as np
 
 from diagd.daemon.aggregator.judging import Judge, default_judge
 from diagd.daemon.aggregator.reporting import job_report
+from diagd.daemon.analyze.feeding import to_feed
+from diagd.daemon.analyze.places import Places
 from diagd.daemon.artifacts.columns import Floats, Ints, Key
 from diagd.daemon.artifacts.merging import Notes, merged
 from diagd.daemon.artifacts.reading import Reading
@@ -35,7 +36,6 @@ FIRST, MOST = 16, 32
 LEAST = 10  # samples of a run that is spoken of where there are others
 STILL = 100  # samples of a plateau
 FEW = 24  # samples: a spike is judged from 16 on, a loss that leaves from 24, a plateau from 100
-FAR = 8.0  # robust deviations: such samples are always fed
 # What the probes measure under diagd, and what of the script's own stands in for it here. A norm that is logged is most
 # often what clipping returned.
 MEASURED = {
@@ -45,7 +45,6 @@ MEASURED = {
     "loss_scale": ("scaler/scale",),
 }
 SILENT = ("training.", "numerics.", "precision.", "divergence.", "memory.")  # of the rest nothing is known
-_SIGMA = 1.4826
 _TICK_S = 1.0  # between two judgements on the clock that incidents are told
 
 Progress = Callable[[int, int], None]
@@ -136,6 +135,7 @@ class _Feed:
     state: JobState = field(init=False)
     judge: Judge = field(init=False)
     book: Any = field(init=False)
+    _places: Places = field(default_factory=Places)
     longest: int = 0  # samples of the metric that has the most
     _since: int = 0  # of those, since the last judgement
     _counts: dict[Key, int] = field(default_factory=dict)
@@ -154,7 +154,10 @@ class _Feed:
         for key, decimals in stretch.decimals.items():
             if key in stretch.samples:
                 self.state.signals.put_fact(key[0], PREFIX + key[1], 0, f"decimals {decimals}")
-        for part in self._windows({key: _thinned(*found, every) for key, found in stretch.samples.items()}):
+        kept = {key: to_feed(values, every) for key, (_, values) in stretch.samples.items()}
+        self._places.note(stretch, kept)
+        thinned = {key: (s[kept[key]], v[kept[key]]) for key, (s, v) in stretch.samples.items()}
+        for part in self._windows(thinned):
             self._put(part)
 
     def _windows(self, samples: dict[Key, tuple[Ints, Floats]]) -> Iterator[dict[Key, tuple[Ints, Floats]]]:
@@ -237,9 +240,24 @@ class _Feed:
         report["notes"] = [*notes.lines(), *self._too_few(), *self._unjudged(), *report["notes"]]
         names = {name for _, name in self._counts}
         last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
+        lead = max(self._counts, key=lambda key: self._counts[key], default=None)
+        for row in report["ranks"] if not self._places.knows_steps(lead) else ():
+            row["step"] = None
+        for incident in report["incidents"]:
+            self._places.tell(incident, self._metric_of(incident) or lead)
         count = f"{len(names)} metric{'s' * (len(names) != 1)}"
-        headline = f"{self.state.job_id}: {count} up to step {last} of {rank_ranges(self.state.ranks(), named=True)}"
+        ranks, place = rank_ranges(self.state.ranks(), named=True), self._places.word(lead, last)
+        headline = f"{self.state.job_id}: {count} up to {place} of {ranks}"
         return Scanned(report, headline, bool(notes.broken))
+
+    def _metric_of(self, incident: Mapping[str, Any]) -> Key | None:
+        """The metric that it speaks of first."""
+        for name in incident["names"]:
+            for rank in incident["ranks"]:
+                for metric in (name, self._stand_ins.get((rank, name), "")):
+                    if (rank, metric) in self._counts:
+                        return rank, metric
+        return None
 
     def _too_few(self) -> list[str]:
         most = max(self._counts.values(), default=0)
@@ -253,16 +271,3 @@ class _Feed:
         if not any(known) or any(norms) or max(self._counts.values(), default=0) < STILL:
             return []
         return ["no norm of gradients is logged (grad_norm): without it a loss or a KL that stands still is not judged"]
-
-
-def _thinned(steps: Ints, values: Floats, every: int) -> tuple[Ints, Floats]:
-    """Every so many-th sample, and all that are far from the rest or not finite."""
-    if every <= 1 or len(values) <= FIRST:
-        return steps, values
-    kept = np.arange(len(values)) % every == 0
-    with np.errstate(all="ignore"), suppress(ValueError):
-        finite = values[np.isfinite(values)]
-        middle = np.median(finite) if len(finite) else 0.0
-        spread = _SIGMA * np.median(np.abs(finite - middle)) if len(finite) else 0.0
-        kept |= ~(np.abs(values - middle) <= FAR * max(spread, 1e-12))
-    return steps[kept], values[kept]

@@ -8,9 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_STEP = -1
+EPOCHS = frozenset({"epoch", "ep", "train epoch", "train_epoch", "current_epoch", "epochs"})
+_COUNTS = -2  # and below: a count, which stands in where no step is said
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Key = tuple[int, str]  # rank, metric as logged
+
+
+def as_count(count: int | None) -> int:
+    """What a column holds of a count that may be one of steps (`[1200/2000]`), so that it is told from a step."""
+    return NO_STEP if count is None else _COUNTS - count
+
+
+def is_count(steps: Ints) -> NDArray[np.bool_]:
+    """Which of them are counts."""
+    return steps <= _COUNTS
+
+
+def of_counts(steps: Ints) -> Ints:
+    """The counts, as steps."""
+    return np.where(is_count(steps), _COUNTS - steps, NO_STEP)
 
 
 class Column:
@@ -67,6 +84,7 @@ class Piece:
     read: int = 0  # bytes
     skipped: dict[str, int] = field(default_factory=dict)  # why -> how many lines
     stopped: str = ""  # why nothing behind it can be read; empty: it can
+    per_epoch: int = 0  # what the steps of an epoch go up to, where the lines say that and their epoch
 
     def column(self, rank: int, name: str) -> Column:
         """A metric's column, new where there is none."""

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from diagd.daemon.artifacts.columns import Key
 from diagd.daemon.artifacts.reading import Reading
@@ -49,14 +50,18 @@ def merged(streams: tuple[tuple[Source, ...], ...], reading: Reading, notes: Not
         draw(number)
         mine = {key: samples for key, samples in found.samples.items() if owners[run, key] == number}
         if mine:
-            yield Stretch(run, mine, found.decimals, found.share)
+            yield replace(found, samples=mine)
 
 
 def _stretches(stream: tuple[Source, ...], reading: Reading, notes: Notes, told: Told) -> Iterator[Stretch]:
     stepping = Stepping()
     size = max(sum(source.size for source in stream), 1)
+    read: Source | None = None
     for source, piece in reading.pieces(stream):
         told(piece.read)
+        if source is not read:
+            stepping.begin_file()
+            read = source
         name = source.path.name
         counts = notes.skipped.setdefault(name, {}) if piece.skipped else {}
         for why, count in piece.skipped.items():

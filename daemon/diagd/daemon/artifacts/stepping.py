@@ -2,17 +2,18 @@
 
 The metric with the most samples leads: where its step goes back, that is the next epoch of a counter that begins anew
 with each, a restart from a checkpoint that repeats steps, or another run in the same file. All other samples of the
-stream take their place from the line at which they stand.
+stream take their place from the line at which they stand. Where no line says its step, but counts towards something
+(`[1200/2000]`, a progress bar, `batch 20`), that is the step; without either, samples are counted, and told by lines.
 """
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from diagd.daemon.artifacts.columns import NO_STEP, Column, Floats, Ints, Key, Piece
+from diagd.daemon.artifacts.columns import EPOCHS, NO_STEP, Column, Floats, Ints, Key, Piece, is_count, of_counts
 
-EPOCHS = frozenset({"epoch", "ep", "train epoch", "train_epoch", "current_epoch", "epochs"})
 _LOST = 0.25  # of all steps that go back: then they are no counter
 _AROUND = 5  # samples that show a level
 
@@ -25,6 +26,8 @@ class Stretch:
     samples: dict[Key, tuple[Ints, Floats]]
     decimals: Mapping[Key, int]
     share: float = 1.0  # of all bytes of its stream, that the samples have come from
+    # Of metrics whose steps are not known: the line of each sample; None where its place is that of its epoch.
+    counted: Mapping[Key, Ints | None] = field(default_factory=dict)
 
     @property
     def last_step(self) -> int:
@@ -58,13 +61,22 @@ class Stepping:
         self._epoch: float | None = None
         self._before = 0, 0  # run and place before the piece
         self._ordinals: dict[Key, int] = {}
+        self._says_steps = False
+        self._per_epoch = 0
+        self._lines_before = 0  # in earlier pieces of the file
+
+    def begin_file(self) -> None:
+        """What comes is of the stream's next file: its lines are counted anew."""
+        self._lines_before = 0
 
     def stretches(self, piece: Piece) -> Iterator[Stretch]:
         """The piece's samples, in as many stretches as it holds runs."""
+        self._settle_counts(piece)
         decimals = {key: column.decimals for key, column in piece.columns.items() if column.decimals >= 0}
         lead = self._choose(piece.columns)
         if lead is None:
             yield self._by_count(piece, decimals)
+            self._lines_before += piece.lines
             return
         lines, places, runs = self._placed(*piece.columns[lead].arrays(), self._epochs(piece.columns))
         for run in dict.fromkeys([*runs.tolist(), self._run]) if len(runs) else [self._run]:
@@ -74,6 +86,19 @@ class Stepping:
             }  # fmt: skip
             if samples:
                 yield Stretch(run, samples, decimals)
+        self._lines_before += piece.lines
+
+    def _settle_counts(self, piece: Piece) -> None:
+        """What the lines count is their step where none says it; a number that is always the same counts nothing."""
+        columns = [(column, column.arrays()[1]) for column in piece.columns.values()]
+        self._says_steps = self._says_steps or any(bool((steps >= 0).any()) for _, steps in columns)
+        self._per_epoch = piece.per_epoch or self._per_epoch
+        for column, steps in columns:
+            if (counts := is_count(steps)).any():
+                told = of_counts(steps)
+                rises = np.ptp(told[counts]) > 0 or len(steps) == 1
+                kept = told if rises and not self._says_steps else NO_STEP
+                column.steps = array("q", np.where(counts, kept, steps).astype(np.int64).tobytes())
 
     def _choose(self, columns: Mapping[Key, Column]) -> Key | None:
         stepped = {key: len(c.values) for key, c in columns.items() if any(step >= 0 for step in c.steps[:50])}
@@ -100,6 +125,8 @@ class Stepping:
         self._before = self._run, max(counter.top, 0)
         previous = np.concatenate([[counter.last if counter.last >= 0 else steps[0]], steps[:-1]])
         back = np.flatnonzero(steps < previous)
+        if not len(back) and len(epochs[1]) and epochs[1][-1] > epochs[1][0]:
+            self._per_epoch = 0  # what is told is where the run ends
         if len(back) > _LOST * len(steps) and len(steps) > 4:
             self._note("its steps go back and forth: samples are counted instead")
             steps = counter.top + 1 + np.arange(len(steps))
@@ -118,6 +145,8 @@ class Stepping:
         counter = self._counter
         if counter.first == NO_STEP:
             counter.first, counter.epoch = int(steps[0]), epoch if epoch is not None else self._epoch
+            if counter.top < 0:
+                counter.base = self._before_epoch(counter.epoch)
         if counter.count < _AROUND:
             counter.level = float(np.median(values[:_AROUND]))
         places[:] = np.where(steps + counter.base < counter.top, NO_STEP, steps + counter.base)
@@ -133,13 +162,29 @@ class Stepping:
         counter = self._counter
         new_cycle = step <= counter.first + 2 * counter.gap
         if new_cycle and self._continues(values, epoch):
-            counter.base += counter.last + counter.gap - step
+            counter.base += self._cycle_steps(step, epoch)
             counter.first = NO_STEP
         elif new_cycle:
             self._run += 1
             self._counter = _Counter()
         else:
             self._note(f"goes back from step {counter.last} to {step}: a restart; what it repeats is left out")
+
+    def _before_epoch(self, epoch: float | None) -> int:
+        """The steps before the epoch that the log begins with."""
+        if not self._per_epoch or epoch is None or epoch < 2 or epoch % 1:  # 0 and 1 may be the first
+            return 0
+        self._note(f"begins in epoch {epoch:.0f}: steps are counted as if epochs began with 1")
+        return int(epoch - 1) * self._per_epoch
+
+    def _cycle_steps(self, step: int, epoch: float | None) -> int:
+        """How many steps lie between the beginnings of the last cycle and of the one that begins with this step."""
+        counter = self._counter
+        if self._per_epoch >= counter.last and epoch is not None and counter.epoch is not None:
+            epochs = epoch - counter.epoch
+            if epochs >= 1 and not epochs % 1:
+                return int(epochs) * self._per_epoch
+        return counter.last + counter.gap - step
 
     def _continues(self, values: Floats, epoch: float | None) -> bool:
         """Whether the run goes on where its counter begins anew: by the epoch, else by the metric's level."""
@@ -165,14 +210,15 @@ class Stepping:
 
     def _by_count(self, piece: Piece, decimals: Mapping[Key, int]) -> Stretch:
         """Without steps the samples are counted; by epochs, where each line says its own."""
-        samples, epochs = {}, self._epochs(piece.columns)
+        samples, counted, epochs = {}, dict[Key, Ints | None](), self._epochs(piece.columns)
         for key, column in piece.columns.items():
             lines, _, values = column.arrays()
             first = self._ordinals.get(key, 1)
             steps = _of_epochs(lines, epochs, first if key in self._ordinals else 0)
+            counted[key] = None if steps is not None else lines + self._lines_before
             samples[key] = (steps if steps is not None else first + np.arange(len(values))), values
             self._ordinals[key] = int(samples[key][0][-1]) + 1 if len(values) else first
-        return Stretch(self._run, samples, decimals)
+        return Stretch(self._run, samples, decimals, counted=counted)
 
     def _note(self, text: str) -> None:
         if text not in self.notes and len(self.notes) < 8:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from diagd.daemon.artifacts import prefixes
-from diagd.daemon.artifacts.columns import NO_STEP, Piece
+from diagd.daemon.artifacts.columns import EPOCHS, NO_STEP, Piece, as_count
 from diagd.daemon.artifacts.shapes import EVERY, NUMBERS, Objects, Shapes, put_numbers
 from diagd.probes.box.metric_text import MAX_LINE, STEP_NAMES, Form, Reader, decimals_of, from_mapping, step_of
 
@@ -83,15 +83,24 @@ def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Col
         piece.put(whose, said.step, ((v.name, v.value) for v in said.values if columns.has_room(whose, v.name)))
         return
     if form.names:
-        step = step_of(pieces[form.step]) if form.step >= 0 else None
+        step = _step_in(form, pieces)
         for place, value, at_line, at_step in columns.of(form, whose):
             value(float(pieces[place]))
             at_line(number)
-            at_step(NO_STEP if step is None else step)
+            at_step(step)
         if number % EVERY == 1:
             _note_decimals(form, pieces, whose, piece)
+        if form.total >= 0 and any(name.lower() in EPOCHS for _, name, _ in form.names):
+            piece.per_epoch = step_of(pieces[form.total]) or 0
     if not form.table:
         shapes.note(form, pieces, rest, whose, ranked)
+
+
+def _step_in(form: Form, pieces: list[str]) -> int:
+    if form.step < 0:
+        return as_count(step_of(pieces[form.counter])) if form.counter >= 0 else NO_STEP
+    step = step_of(pieces[form.step])
+    return NO_STEP if step is None else step
 
 
 def _note_decimals(form: Form, pieces: list[str], rank: int, piece: Piece) -> None:

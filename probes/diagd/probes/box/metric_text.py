@@ -3,7 +3,7 @@
 A line is split at its numbers. What stands between them is its form, and of a form it is worked out once which of its
 numbers has which name; a log has few forms. Understood are `key=value`, `key: value`, `key value`, JSON objects and
 Python dicts on one line, tables with bars or with a header, tqdm's and other progress bars, and `Step [100/600]`, also
-with colours.
+with colours. What else is counted in a line (see `metric_counts`) is no step for the rank, which knows its own.
 """
 
 import json
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from diagd.probes.box.metric_counts import counted
 from diagd.probes.box.metric_tables import Table
 
 MAX_LINE = 4000  # characters: longer ones are data, not a report of a step
@@ -75,6 +76,8 @@ class Form(NamedTuple):
     step: int  # place of the step's number, -1 none
     nested: bool  # objects within objects: to be read as JSON, where it is JSON
     table: bool = False  # named by a header, so that lines of the same form may mean something else elsewhere
+    counter: int = -1  # place of a number that may count steps where no step is said, -1 none
+    total: int = -1  # place of what the step or the count goes up to, where it stands with it; -1 none
 
 
 class Reader:
@@ -156,7 +159,7 @@ def _form(texts: tuple[str, ...]) -> Form:
         elif name and plain not in seen and len(names) < MAX_VALUES:
             seen.add(plain)
             names.append((2 * number + 1, name, not exact))
-    return Form(tuple(names), step, nested)
+    return Form(tuple(names), step, nested, False, *counted(texts, step, names))
 
 
 def _of_columns(columns: tuple[tuple[int, str], ...]) -> Form:
