@@ -163,6 +163,25 @@ def test_a_loss_that_is_printed_as_the_same_again_and_again_may_not_be_it(tmp_pa
     assert [kinds(found) for found in written_down] == [{"training.loss_plateau"}]
 
 
+@pytest.mark.parametrize(("falls", "state"), [(False, "open"), (True, "resolved")])
+def test_a_loss_that_stood_still_and_falls_again_is_over_at_the_end(tmp_path: Path, falls: bool, state: str) -> None:
+    def loss(step: int) -> float:
+        return 2.3 * (1 + 0.02 * noise(step)) * (0.995 ** max(step - 300, 0) if falls else 1.0)
+
+    (tmp_path / "a.log").write_text(lines(loss, 420))
+    (found,) = scan([tmp_path / "a.log"])
+    assert [(i["kind"], i["state"]) for i in found.report["incidents"]] == [("training.loss_plateau", state)]
+    assert found.report["ranks"][0]["state"] == "running"
+
+
+def test_a_fine_tuning_that_falls_slowly_is_nothing_to_speak_of(tmp_path: Path) -> None:
+    for seed in range(4):
+        path = tmp_path / f"{seed}.log"
+        path.write_text(lines(lambda s: 1.1 - 0.0008 * s + 0.05 * noise(s + 1000 * seed), 200))  # noqa: B023
+        (found,) = scan([path])
+        assert found.report["incidents"] == []
+
+
 def test_two_runs_in_one_file_are_judged_by_themselves(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(records(healthy) + records(diverged))
     one, two = scan([tmp_path / "a.jsonl"])

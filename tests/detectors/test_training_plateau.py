@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
-from tests.detectors.learning import Learning, Scalars, around, falling
+from tests.detectors.learning import Learning, Scalars, around, falling, rng
 from tests.detectors.scalars import signals
+
+from diagd.daemon.detectors.training.curves import Curve, Floats
+from diagd.daemon.detectors.training.falling import CLEAR, fall_of
+from diagd.daemon.detectors.training.plateau import LEAST, is_flat
 
 
 def test_a_loss_that_never_fell_is_worth_knowing_and_then_a_warning() -> None:
     assert Learning({"loss": around(3.7, 0.5, 80)}).kinds() == []
-    assert Learning({"loss": around(3.7, 0.5, 130)}).kinds() == [("loss_plateau", "info")]
+    assert Learning({"loss": around(3.7, 0.3, 130)}).kinds() == [("loss_plateau", "info")]
     assert Learning({"loss": around(3.7, 0.5, 1900)}).kinds() == [("loss_plateau", "info")]
     assert Learning({"loss": around(3.7, 0.5, 2100)}).kinds() == [("loss_plateau", "warning")]
 
@@ -34,7 +38,7 @@ def test_loaded_weights_make_a_flat_loss_no_warning() -> None:
 def test_a_flat_loss_far_below_what_the_targets_give_was_learned_before(
     entropy: float, kinds: list[tuple[str, str]]
 ) -> None:
-    run = Learning({"loss": around(0.4, 0.05, 200), "loss/target_entropy": np.full(3, entropy)})
+    run = Learning({"loss": around(0.4, 0.04, 200), "loss/target_entropy": np.full(3, entropy)})
     assert run.kinds() == kinds
 
 
@@ -94,6 +98,45 @@ def test_of_a_loss_that_is_noise_for_the_most_part_nothing_can_be_said() -> None
 
 def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
     assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
+
+
+def alike(noise: float, count: int, seed: int) -> Floats:
+    """Noise of which neighbours resemble each other, as in what a logger averages."""
+    made = rng(seed).standard_normal(count)
+    for at in range(1, count):
+        made[at] = 0.8 * made[at - 1] + 0.6 * made[at]
+    return noise * made
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.08])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_slow_fall_is_a_fall_though_each_sample_is_noisier_than_it(noise: float, seed: int) -> None:
+    """A fine-tuning from 1.1 to 0.93 in 200 steps: it is none at any look, as one at which it cannot be told yet."""
+    loss = around(0, noise, 200, seed) + np.linspace(1.1, 0.93, 200)
+    flat = [n for n in range(LEAST, 201, 4) if is_flat(Curve(np.arange(n), loss[:n]))]
+    assert len(flat) <= 1, flat
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
+def test_a_loss_that_stands_still_is_found_whatever_its_noise(noise: float, seed: int) -> None:
+    loss = around(2.3, 2.3 * noise, 400, seed)
+    flat = [n for n in range(LEAST, 401, 16) if is_flat(Curve(np.arange(n), loss[:n]))]
+    assert len(flat) >= 12
+    assert flat[0] <= 200
+
+
+def test_errors_of_a_line_count_neighbours_that_resemble_each_other_as_fewer() -> None:
+    falls = [abs(found.fall) / found.error for seed in range(200) for found in [fall_of(alike(1.0, 300, seed))]]
+    assert 0.7 < np.median(falls) / 0.6745 < 1.4  # as of a normal distribution
+    assert np.mean(np.array(falls) > CLEAR) < 0.06
+
+
+def test_a_loss_that_stood_still_and_falls_at_last_stands_still_no_more() -> None:
+    still = around(2.3, 0.05, 2100)
+    loss = np.concatenate([still, np.linspace(2.3, 2.2, 40) + around(0, 0.05, 40, 1)])
+    assert Learning({"loss": still}).kinds() == [("loss_plateau", "warning")]
+    assert Learning({"loss": loss}).kinds() == []
 
 
 def test_a_loss_that_is_the_same_in_all_bits_while_weights_move() -> None:

@@ -6,6 +6,7 @@ finite.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from diagd.daemon.artifacts.sources import RunFiles, runs_of
 from diagd.daemon.artifacts.stepping import Stretch
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.errors import DiagdError
+from diagd.daemon.incidents.book import GONE_S
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.job import JobState
@@ -45,6 +47,7 @@ MEASURED = {
     "loss_scale": ("scaler/scale",),
 }
 SILENT = ("training.", "numerics.", "precision.", "divergence.", "memory.")  # of the rest nothing is known
+LOOKS = 2  # before the end, of which one shows that what it finds still stands
 _TICK_S = 1.0  # between two judgements on the clock that incidents are told
 
 Progress = Callable[[int, int], None]
@@ -137,6 +140,8 @@ class _Feed:
     book: Any = field(init=False)
     _places: Places = field(default_factory=Places)
     longest: int = 0  # samples of the metric that has the most
+    # What the last looks found: evidence comes and goes with its samples, and one look that misses it ends nothing.
+    _lately: deque[list[Finding]] = field(default_factory=lambda: deque(maxlen=LOOKS))
     _since: int = 0  # of those, since the last judgement
     _counts: dict[Key, int] = field(default_factory=dict)
     _stand_ins: dict[tuple[int, str], str] = field(default_factory=dict)  # rank and quantity -> metric
@@ -220,13 +225,20 @@ class _Feed:
     def _judge(self) -> None:
         self._since = 0
         self.state.tick(self.state.now_s + _TICK_S)
-        found = (finding for finding in self.judge.detect(self.state) if finding.kind.startswith(SILENT))
-        self.book.update([finding for finding in found if not self._is_unsure(finding)], self.state)
+        found = [finding for finding in self.judge.detect(self.state) if finding.kind.startswith(SILENT)]
+        self._lately.append([finding for finding in found if not self._is_unsure(finding)])
+        self.book.update(self._lately[-1], self.state)
 
     def end(self) -> None:
-        """There are no more: judge twice, as what is not proven must be found again."""
+        """There are no more: judge twice, as what is not proven must be found again; what is gone by then is over."""
+        lately = self._lately.copy()
         self._judge()
         self._judge()
+        stands = {(finding.kind, finding.key): finding for found in (*lately, self._lately[-1]) for finding in found}
+        now_s = self.state.now_s
+        self.state.now_s += GONE_S + _TICK_S  # for the book alone: no rank has been silent meanwhile
+        self.book.update(list(stands.values()), self.state)
+        self.state.now_s = now_s
 
     def scanned(self, notes: Notes) -> Scanned:
         """The report."""

@@ -13,6 +13,7 @@ from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import SHORT, Curve, coarse, figure, lasting, noise, rolling_median
+from diagd.daemon.detectors.training.falling import may_fall
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 
@@ -102,7 +103,9 @@ def is_flat(curve: Curve, least: int = LEAST) -> bool:
         or abs(float(early.mean() - late.mean())) > 2 * SIGNS * error
     )
     begin, end = float(np.median(values[:5])), float(np.median(late))
-    return not moves and abs(begin - end) < max(GAIN * abs(begin), 2 * deviation)
+    if moves or abs(begin - end) >= max(GAIN * abs(begin), 2 * deviation):
+        return False
+    return not may_fall(values, patient=least >= LEAST)
 
 
 def _told(run: Run, rank: int, signal: str) -> float:
@@ -162,7 +165,7 @@ def _flat(run: Run, losses: dict[int, Curve], shapes: str) -> Finding:
     values = curve.values[SKIPPED:]
     level, deviation = float(np.median(values)), noise(values)
     text = (
-        f"the loss of {words.ranks_text(ranks)} has not fallen beyond its noise in {len(values)} steps: it stays at"
+        f"the loss of {words.ranks_text(ranks)} has not fallen beyond its noise in {len(values)} samples: it stays at"
         f" {figure(level)} ± {figure(deviation)}, while weights are updated"
     )
     evidence = seen(f"begins at {figure(curve.begin())}, last third {figure(float(values[-len(values) // 3:].mean()))}",
