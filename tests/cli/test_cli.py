@@ -258,11 +258,33 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert codes <= {0, 141}  # 0 where all was written before the reader left
 
 
-def test_scan_reads_a_log_that_is_piped_into_it() -> None:
+@pytest.mark.parametrize(
+    ("source", "name"), [("-", "stdin"), ("/dev/stdin", "stdin"), ("<(cat)", "pipe-"), ("fifo", "fifo")]
+)
+def test_scan_reads_a_log_that_is_piped_into_it(source: str, name: str, tmp_path: Path) -> None:
     lines = "".join(f"step {step} loss={'nan' if step >= 60 else 2.0 - step / 100}\n" for step in range(80))
+    scan = f"exec 3<&0; {sys.executable} -m diagd.daemon.cli scan"
+    if source == "fifo":
+        scan = f"exec 3<&0; mkfifo fifo; cat <&3 > fifo & {scan}"
+    if source == "<(cat)":
+        source = "<(cat <&3)"
     done = subprocess.run(
-        [sys.executable, "-m", "diagd.daemon.cli", "scan", "-"], input=lines, capture_output=True, text=True,
-        check=False, timeout=60,
+        ["bash", "-c", f"{scan} {source}"], input=lines, capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path,
     )  # fmt: skip
     assert (done.returncode, "numerics.nonfinite" in done.stdout) == (1, True), done.stderr
-    assert "stdin: 1 metric up to step 79" in done.stdout
+    assert name in done.stdout
+    assert "1 metric up to step 79" in done.stdout
+
+
+def test_what_a_pipe_did_not_hold_is_said_of_the_pipe() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"echo nothing | {sys.executable} -m diagd.daemon.cli scan -"], capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.startswith("diagd: -: holds no metrics\n")) == (2, True), done.stderr
+
+
+def test_scan_waits_for_no_device() -> None:
+    done = diagd("scan", "/dev/zero")
+    assert (done.returncode, "/dev/zero is a device" in done.stderr) == (2, True)

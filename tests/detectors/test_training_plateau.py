@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.detectors.learning import Learning, Scalars, around, falling, rng
+from tests.detectors.learning import Floats, Learning, Scalars, around, falling, rng
 from tests.detectors.scalars import signals
 
-from diagd.daemon.detectors.training.curves import Curve, Floats
+from diagd.daemon.detectors.training.curves import Curve
 from diagd.daemon.detectors.training.falling import CLEAR, fall_of
 from diagd.daemon.detectors.training.plateau import LEAST, is_flat
 
@@ -100,6 +100,11 @@ def test_a_slow_fall_within_large_noise_is_a_fall() -> None:
     assert Learning({"loss": np.linspace(3.7, 3.2, 400) + around(0, 0.4, 400)}).kinds() == []
 
 
+def looks_flat(loss: Floats, every: int) -> list[int]:
+    """After how many samples the loss was taken for one that stands still, of a look in so many."""
+    return [n for n in range(LEAST, len(loss) + 1, every) if is_flat(Curve(np.arange(n), loss[:n].astype(np.float64)))]
+
+
 def alike(noise: float, count: int, seed: int) -> Floats:
     """Noise of which neighbours resemble each other, as in what a logger averages."""
     made = rng(seed).standard_normal(count)
@@ -113,7 +118,7 @@ def alike(noise: float, count: int, seed: int) -> Floats:
 def test_a_slow_fall_is_a_fall_though_each_sample_is_noisier_than_it(noise: float, seed: int) -> None:
     """A fine-tuning from 1.1 to 0.93 in 200 steps: it is none at any look, as one at which it cannot be told yet."""
     loss = around(0, noise, 200, seed) + np.linspace(1.1, 0.93, 200)
-    flat = [n for n in range(LEAST, 201, 4) if is_flat(Curve(np.arange(n), loss[:n]))]
+    flat = looks_flat(loss, 4)
     assert len(flat) <= 1, flat
 
 
@@ -121,13 +126,17 @@ def test_a_slow_fall_is_a_fall_though_each_sample_is_noisier_than_it(noise: floa
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
 def test_a_loss_that_stands_still_is_found_whatever_its_noise(noise: float, seed: int) -> None:
     loss = around(2.3, 2.3 * noise, 400, seed)
-    flat = [n for n in range(LEAST, 401, 16) if is_flat(Curve(np.arange(n), loss[:n]))]
+    flat = looks_flat(loss, 16)
     assert len(flat) >= 12
     assert flat[0] <= 200
 
 
 def test_errors_of_a_line_count_neighbours_that_resemble_each_other_as_fewer() -> None:
-    falls = [abs(found.fall) / found.error for seed in range(200) for found in [fall_of(alike(1.0, 300, seed))]]
+    falls = [
+        abs(found.fall) / found.error
+        for seed in range(200)
+        for found in [fall_of(alike(1.0, 300, seed).astype(np.float64))]
+    ]
     assert 0.7 < np.median(falls) / 0.6745 < 1.4  # as of a normal distribution
     assert np.mean(np.array(falls) > CLEAR) < 0.06
 

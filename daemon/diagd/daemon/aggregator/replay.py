@@ -13,11 +13,12 @@ TICK_S = 0.25
 
 
 def replay(
-    path: Path, judge: Judge | None = None, *, tick_s: float = TICK_S
+    record: Path | RecordReader, judge: Judge | None = None, *, tick_s: float = TICK_S
 ) -> Iterator[tuple[JobState, Sequence[Incident]]]:
     """Judge as the aggregator did, every `tick_s` of recorded time; yields the state and all incidents after each.
 
-    A record of several jobs yields each job's state in turn; `state.job_id` tells them apart.
+    A record of several jobs yields each job's state in turn; `state.job_id` tells them apart. Whether the record was
+    whole its reader says afterwards.
 
     Raises:
         OSError: The file cannot be read.
@@ -26,7 +27,7 @@ def replay(
     judge = judge or default_judge()
     loops: dict[str, JobLoop] = {}
     next_s = 0.0
-    for entry in RecordReader(path):
+    for entry in RecordReader(record) if isinstance(record, Path) else record:
         next_s = next_s or entry.received_s + tick_s
         while next_s <= entry.received_s:
             yield from _tick(loops, next_s)

@@ -24,7 +24,7 @@ from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.ranks import rank_ranges
-from diagd.daemon.record.record import NotARecord
+from diagd.daemon.record.record import NotARecord, RecordReader
 from diagd.daemon.state.job import JobState
 
 HELP = "a flight recorder's dump is a pickle or JSON of one rank, with the rank in its name, such as trace_3"
@@ -164,19 +164,24 @@ def _headline(dumps: Mapping[int, RankDump], state: JobState, compared: Comparis
 
 def _recording(path: Path, hang_after_s: float | None) -> list[Analysis]:
     jobs: dict[str, tuple[JobState, Sequence[Incident]]] = {}
+    reader = RecordReader(path)
     try:
-        for state, incidents in replay(path):
+        for state, incidents in replay(reader):
             if hang_after_s:
                 state.hang_after_s = hang_after_s
             jobs[state.job_id] = state, incidents
     except (OSError, NotARecord) as exc:
         raise DiagdError(f"{path}: {exc}", exit_code=USAGE) from exc
     if not jobs:
-        raise DiagdError(f"{path}: the recording is empty", help="nothing had been reported yet", exit_code=USAGE)
+        raise DiagdError(
+            f"{path}: {reader.damage or 'the recording is empty'}",
+            help="" if reader.damage else "nothing had been reported yet",
+            exit_code=USAGE,
+        )
     reports = [job_report(state, incidents) for state, incidents in jobs.values()]
-    cut = [state.ended_s is None for state, _ in jobs.values()]
+    cut = [bool(reader.damage) or state.ended_s is None for state, _ in jobs.values()]
     for report, is_cut in zip(reports, cut, strict=True):
-        report["notes"] += ["the recording ends before the job does"] * is_cut
+        report["notes"] += [reader.damage or "the recording ends before the job does"] * is_cut
     return [
         Analysis(report, f"job {report['job']['id']}, {len(report['ranks'])} ranks", is_cut)
         for report, is_cut in zip(reports, cut, strict=True)

@@ -62,8 +62,8 @@ def command(
     blamed for nothing.
 
     \b
-    Exit code: 0 no fault found; 1 a fault was found; 2 no dump; 3 no fault found, and not all could be decided
-      (dumps are missing or cannot be read).
+    Exit code: 0 no fault found, things that are only worth knowing (info) aside; 1 a fault was found; 2 no dump; 3 no
+      fault found, and not all could be decided (dumps are missing, or damaged).
     """
     from diagd.daemon.analyze.sources import source_of
     from diagd.daemon.analyze.verdict import analyze

@@ -14,9 +14,10 @@ from diagd.daemon.cli.run import Seconds
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from diagd.daemon.incidents.incident import Incident
+    from diagd.daemon.record.record import RecordReader
     from diagd.daemon.state.job import JobState
 
 USAGE, PARTIAL = 2, 3
@@ -41,36 +42,49 @@ def command(file: Path, speed: float | None, hang_after: float | None, as_json: 
     is judged as far as it goes.
 
     \b
-    Exit code: 0 no fault was found; 1 one was (open or over, warnings too); 2 no recording; 3 none was found, but the
-      recording ends before the job does.
+    Exit code: 0 no fault was found, things that are only worth knowing (info) aside; 1 one was (open or over, warnings
+      too); 2 no recording; 3 none was found, but the recording is damaged or ends before the job does.
     """
     from diagd.daemon.aggregator.reporting import job_report
+    from diagd.daemon.record.record import RecordReader
 
     jobs: dict[str, tuple[JobState, Sequence[Incident]]] = {}
     player = _Player(speed, quiet=as_json)
-    for state, incidents in _states(file):
+    reader = RecordReader(file)
+    for state, incidents in _states(reader, file):
         if hang_after:
             state.hang_after_s = hang_after
         jobs[state.job_id] = state, incidents
         player.shows(state, incidents)
     if not jobs:
-        raise DiagdError(f"{file}: the recording is empty", help="nothing had been reported yet", exit_code=USAGE)
+        help = "" if reader.damage else "nothing had been reported yet"
+        raise DiagdError(f"{file}: {reader.damage or 'the recording is empty'}", help=help, exit_code=USAGE)
     if as_json:
         reports = [job_report(state, incidents) for state, incidents in jobs.values()]
+        for report in reports:
+            report["notes"] += [reader.damage] * bool(reader.damage)
         click.echo(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
     else:
-        player.ends(jobs)
-    if any(incidents for _, incidents in jobs.values()):
+        player.ends(jobs, reader.damage)
+    return exit_code(jobs.values(), damaged=bool(reader.damage))
+
+
+def exit_code(jobs: "Iterable[tuple[JobState, Sequence[Incident]]]", *, damaged: bool) -> int:
+    """Of a recording's jobs; things that are only worth knowing are no faults."""
+    from diagd.daemon.detectors.finding import Severity
+
+    played = list(jobs)
+    if any(incident.peak_severity != Severity.INFO for _, incidents in played for incident in incidents):
         return 1
-    return PARTIAL if any(state.ended_s is None for state, _ in jobs.values()) else 0
+    return PARTIAL if damaged or any(state.ended_s is None for state, _ in played) else 0
 
 
-def _states(file: Path) -> "Iterator[tuple[JobState, Sequence[Incident]]]":
+def _states(reader: "RecordReader", file: Path) -> "Iterator[tuple[JobState, Sequence[Incident]]]":
     from diagd.daemon.aggregator.replay import replay
     from diagd.daemon.record.record import NotARecord
 
     try:
-        yield from replay(file)
+        yield from replay(reader)
     except (OSError, NotARecord) as exc:
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "this is no recording of diagd's"
         raise DiagdError(
@@ -107,13 +121,14 @@ class _Player:
                 self._announcers[state.job_id] = self._announcer(self._verdict, self._write, state.hang_after_s)
             self._announcers[state.job_id].consider(incidents, self._now_s)
 
-    def ends(self, jobs: "dict[str, tuple[JobState, Sequence[Incident]]]") -> None:
-        """The recording is over."""
+    def ends(self, jobs: "dict[str, tuple[JobState, Sequence[Incident]]]", damage: str) -> None:
+        """The recording is over, or what can be read of it."""
         for job_id, (state, incidents) in jobs.items():
             lasted_s = state.now_s - self._began_s
             count = f"{len(incidents)} incident{'s' * (len(incidents) != 1)}" if incidents else "no incident"
-            cut = "" if state.ended_s is not None else "; the recording ends before the job does"
-            click.echo(f"job {job_id}: {len(state.ranks())} ranks, {lasted_s:.0f} s; {count}{cut}.")
+            cut = damage or ("" if state.ended_s is not None else "the recording ends before the job does")
+            ranks = f"{len(state.ranks())} rank{'s' * (len(state.ranks()) != 1)}"
+            click.echo(f"job {job_id}: {ranks}, {lasted_s:.0f} s; {count}{f'; {cut}' if cut else ''}.")
 
     def _write(self, text: str) -> None:
         click.echo(f"+{self._now_s - self._began_s:.1f} s {text}", nl=False)

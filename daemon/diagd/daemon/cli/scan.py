@@ -6,19 +6,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from diagd.daemon.cli.analyze import printable, tell
+from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
     from diagd.daemon.analyze.scan import Scanned
 
 NO_FAULT = "no fault found"
-_PIPED = Path("-")
+_PIPED, _STDIN = Path("-"), (Path("/dev/stdin"), Path("/dev/fd/0"), Path("/proc/self/fd/0"))
 _EVERY_S = 5.0  # a line of progress where no terminal shows it
 
 
@@ -52,11 +53,12 @@ def command(
       transformers' trainer_state.json
       a wandb run that was made offline
 
-    - is what is piped into it. Files of one folder that belong together are one run. What cannot be read is passed
-    over, and said.
+    - is what is piped into it; a FIFO, or what <(…) gives, is read to its end. Files of one folder that belong together
+    are one run. What cannot be read is passed over, and said.
 
     \b
-    Exit code: 0 no fault found; 1 a fault was found; 2 no metrics; 3 no fault found, and not all could be read.
+    Exit code: 0 no fault found, things that are only worth knowing (info) aside; 1 a fault was found, also one that was
+      over in the end; 2 no metrics; 3 no fault found, and not all could be read.
     """
     from diagd.daemon.analyze.scan import scan
     from diagd.daemon.config.settings import load
@@ -69,17 +71,49 @@ def command(
 
 @contextmanager
 def _files(paths: tuple[Path, ...]) -> Iterator[list[Path]]:
-    """The paths, where one of them is `-` with what standard input holds in its place: it is read more than once."""
-    if _PIPED not in paths:
+    """The paths, with files in the place of pipes that hold what came out of these: logs are read more than once."""
+    piped = [path for path in dict.fromkeys(paths) if _is_piped(path)]
+    if not piped:
         yield list(paths)
         return
-    if sys.stdin.isatty():
-        raise click.UsageError("- reads a log that is piped into it, as in `ssh node cat train.log | diagd scan -`")
     with tempfile.TemporaryDirectory(prefix="diagd-scan-") as folder:
-        kept = Path(folder) / "stdin"
-        with kept.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield [kept if path == _PIPED else path for path in paths]
+        kept = {path: _kept(path, Path(folder) / str(number)) for number, path in enumerate(piped)}
+        try:
+            yield [kept.get(path, path) for path in paths]
+        except DiagdError as exc:
+            for path, file in kept.items():
+                exc.message, exc.help = (text.replace(str(file), str(path)) for text in (exc.message, exc.help))
+            raise
+
+
+def _is_piped(path: Path) -> bool:
+    """Whether it is `-`, a FIFO, what a shell makes of `<(…)`, or standard input by another name.
+
+    Raises:
+        UsageError: Nothing comes out of it: a terminal, or a device.
+    """
+    if path == _PIPED or path in _STDIN:
+        if sys.stdin.isatty():
+            raise click.UsageError(
+                f"{path} reads a log that is piped into it, as in `ssh node cat train.log | diagd scan -`"
+            )
+        return path == _PIPED or not path.is_file()
+    if path.is_char_device() or path.is_block_device() or path.is_socket():
+        raise click.UsageError(
+            f"{path} is a device or a socket: name a file, a folder or a pipe, or - for standard input"
+        )
+    return path.is_fifo()
+
+
+def _kept(path: Path, folder: Path) -> Path:
+    """A file with all that comes out of the pipe, in a folder of its own: it belongs to no other's run."""
+    own = path == _PIPED or path in _STDIN
+    nameless = path.is_relative_to("/dev") or path.is_relative_to("/proc")
+    folder.mkdir()
+    kept = folder / ("stdin" if own else f"pipe-{path.name}" if nameless else path.name)
+    with kept.open("wb") as file, nullcontext(sys.stdin.buffer) if own else path.open("rb") as source:
+        shutil.copyfileobj(source, file)
+    return kept
 
 
 def _lines(found: "Scanned") -> list[str]:

@@ -1,5 +1,6 @@
 """Writes the aggregator's inputs to a file, and reads them back, also from a file that was cut off."""
 
+import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from diagd.proto.v1.record_pb2 import RecordEntry
 MAGIC = b"DIAGDREC1\n"
 LENGTH = struct.Struct("<I")
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
+MOST_APART_S = 30 * 86400.0  # two entries: what is further from the last one is no time of this recording
 
 
 class NotARecord(ValueError):
@@ -63,12 +65,27 @@ class RecordWriter:
 
 
 class RecordReader:
-    """Iterates over a record's entries; `cut_off` says afterwards whether it ended in the middle of one."""
+    """Iterates over a record's entries; `cut_off` says afterwards whether it ended in the middle of one.
+
+    What follows an entry that cannot be read is not read either: without it the rest would say something else.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cut_off = False
         self.sound_bytes = 0
+        self._bytes = 0
+        self._largest = 0  # entry, in bytes
+        self._last_s = 0.0
+        self._spoilt = False
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with the record, in words; empty where it is whole, or only lacks its end."""
+        lost = self._bytes - self.sound_bytes
+        if not self.cut_off or not (self._spoilt or lost > self._largest):  # less is an entry that was being written
+            return ""
+        return f"the recording is damaged at byte {self.sound_bytes} of {self._bytes}, and was not read from there on"
 
     def __iter__(self) -> Iterator[RecordEntry]:
         """Yield the entries in order.
@@ -80,12 +97,13 @@ class RecordReader:
         with self._path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise NotARecord(f"{self._path} is no record of diagd's")
-            self.sound_bytes = len(MAGIC)
+            self.sound_bytes, self._bytes = len(MAGIC), os.fstat(file.fileno()).st_size
             while head := file.read(LENGTH.size):
                 entry = self._entry(head, file.read)
                 if entry is None:
                     self.cut_off = True
                     return
+                self._largest = max(self._largest, file.tell() - self.sound_bytes)
                 self.sound_bytes = file.tell()
                 yield entry
 
@@ -93,15 +111,21 @@ class RecordReader:
         if len(head) < LENGTH.size:
             return None
         length = LENGTH.unpack(head)[0]
-        if length > MAX_ENTRY_BYTES:
+        self._spoilt = not 0 < length <= MAX_ENTRY_BYTES
+        if self._spoilt:
             return None
         packed = read(length)
         if len(packed) < length:
             return None
         try:
-            return RecordEntry.FromString(packed)
+            entry = RecordEntry.FromString(packed)
         except DecodeError:
+            self._spoilt = True
             return None
+        # NaN is no time either.
+        self._spoilt = not (self._last_s == 0.0 or abs(entry.received_s - self._last_s) < MOST_APART_S)
+        self._last_s = entry.received_s
+        return None if self._spoilt else entry
 
 
 def _sound_length(path: Path) -> int:
