@@ -110,6 +110,12 @@ def test_a_dump_older_than_the_others_is_not_blamed(tmp_path: Path) -> None:
     assert "rank 2 has a dump that is older than the others'" in notes(found)
 
 
+def test_what_is_said_of_several_ranks_has_the_form_for_several(tmp_path: Path) -> None:
+    ahead = [call("all_reduce", n) for n in range(1, 9)] + [call("all_reduce", 9, state="started")]
+    found = judged(save(tmp_path / "d", world(ahead, ahead, BEHIND, BEHIND)))
+    assert "ranks 2,3 have a dump that is older than the others'" in notes(found)
+
+
 def test_an_operation_that_gloo_gave_up_or_that_came_later_is_left_open(tmp_path: Path) -> None:
     done = [call("all_reduce", 1), call("all_reduce", 2)]
     dumps = {r: as_gloo(said) for r, said in world(done, BEHIND).items()}

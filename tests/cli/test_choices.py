@@ -21,6 +21,13 @@ def test_a_choice_shows_its_processes_and_what_they_run() -> None:
     ]
 
 
+def test_a_job_that_is_just_starting_under_diagd_is_not_said_to_run_without_it() -> None:
+    rank = OutsideRank(0, 100, job="a", command="python train.py", run_dir=Path("/run/a"))
+    found = _with_others({}, [rank])
+    assert listed(found) == "--job a    1 rank, has told diagd nothing yet, pid 100: python train.py"
+    assert found["a"].what == "job a, whose ranks have told diagd nothing yet"
+
+
 def test_jobs_without_a_name_are_told_apart_by_who_started_them() -> None:
     started = ((1, "", 7), (2, "none", 8), (3, "", 7))
     found = _with_others({}, [OutsideRank(0, pid, job=job, parent=parent) for pid, job, parent in started])

@@ -109,6 +109,35 @@ def test_explain_says_what_to_do() -> None:
         assert heading in done.stdout
 
 
+def test_explain_has_a_heading_for_what_to_do_and_names_causes_where_there_are_several() -> None:
+    assert "\nWhat to do\n" in diagd("explain", "hang.rank_missing").stdout
+    told = diagd("explain", "slow.straggler").stdout.splitlines()
+    assert [line for line in told if line.startswith("What to do")] == ["What to do: late", "What to do: slow rank"]
+
+
+@pytest.mark.parametrize("words", [["explain"], ["explain", "hang.rank_missing"], ["version"]])
+def test_a_full_disk_is_no_fault_of_diagds(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "diagd.daemon.cli", *words], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1, "diagd: standard output cannot be written: No space left on device\n",
+    )  # fmt: skip
+
+
+def test_an_address_that_is_none_is_told_by_what_is_wrong_with_it() -> None:
+    for address, why in (("localhost:99999", "no port 99999"), ("localhost:0", "no port 0"), ("x", "HOST:PORT")):
+        done = diagd("run", "--aggregator", address, "--", "true")
+        assert (done.returncode, why in done.stderr) == (2, True)
+
+
+def test_help_says_all_that_diagd_is_for() -> None:
+    said = " ".join(diagd("--help").stdout.split())
+    assert "hangs, crawls, drifts apart, runs out of memory or learns nothing" in said
+
+
 def test_explain_lists_the_kinds() -> None:
     assert "hang.data_starved" in diagd("explain").stdout
 
@@ -249,6 +278,20 @@ def test_doctor_says_what_is_there_and_what_is_lost(tmp_path: Path) -> None:
     assert checks["trainer's Python"]["state"] == "degraded"
     assert {"/dev/shm", "ptrace", "py-spy", "cgroup", "GPU", "ports"} <= set(checks)
     assert all(check["help"] for check in checks.values() if check["state"] in ("degraded", "missing"))
+
+
+@pytest.mark.parametrize(
+    "said", ['echo "$2" >&2', 'printf "cannot access %q" "$2" >&2', "head -c 5000 /dev/zero | tr '\\0' x >&2"]
+)
+def test_doctor_shows_a_program_that_is_no_python_in_one_short_line(tmp_path: Path, said: str) -> None:
+    other = tmp_path / "ls"
+    other.write_text(f"#!/bin/bash\n{said}\nexit 2\n")
+    other.chmod(0o755)
+    (found,) = [c["found"] for c in json.loads(diagd("doctor", "--json", "--python", str(other)).stdout)
+                if c["name"] == "trainer's Python"]  # fmt: skip
+    assert f"{other}: it does not answer as a Python does" in found
+    assert len(found) < len(str(other)) + 260
+    assert "import" not in found
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -1,5 +1,6 @@
 """`diagd preflight`: what it says of the tensors, and how it ends."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diagd.daemon.cli.preflight import facts
+from diagd.daemon.cli.preflight import facts, verdict
 
 JOB = """
 import pathlib, sys, time
@@ -52,13 +53,14 @@ def preflight(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(120)
 def test_a_job_is_ended_once_its_steps_are_done(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(JOB)
-    done = preflight(tmp_path, "--steps", "4", "--report", "out", "--", sys.executable, "train.py")
+    (tmp_path / "train.py").write_text("print('of the job')\n" + JOB)
+    done = preflight(tmp_path, "--steps", "4", "--json", "--report", "out", "--", sys.executable, "train.py")
     assert done.returncode == 0, done.stderr
     assert "diagd: 1 rank, " in done.stderr
     assert "preflight passed" in done.stderr
     assert "exit code" not in done.stderr  # that of the signal by which preflight ended it
-    assert (tmp_path / "out" / "report.json").is_file()
+    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "report.json").read_text())
+    assert "of the job" in done.stderr.splitlines()
 
 
 OUTSIDE = """
@@ -80,7 +82,16 @@ def test_parameters_outside_the_optimizer_are_found_in_the_usual_number_of_steps
     (tmp_path / "train.py").write_text(OUTSIDE)
     done = preflight(tmp_path, "--", sys.executable, "train.py")
     assert done.returncode == 1, done.stderr
-    assert "training.dead_parameters" in done.stderr
+    *_, last = done.stderr.splitlines()
+    assert last.startswith("diagd: preflight found 1 fault: ")
+    assert last.endswith(" training.dead_parameters")
+
+
+def test_the_last_line_counts_what_was_found() -> None:
+    found = [{"severity": severity, "kind": kind} for severity, kind in
+             [("critical", "exit.error"), ("warning", "slow.data"), ("critical", "exit.error")]]  # fmt: skip
+    assert verdict(found) == "preflight found 3 faults: 2 x critical exit.error, warning slow.data"
+    assert verdict([]) == "preflight passed: nothing of severity warning or above"
 
 
 @pytest.mark.timeout(60)

@@ -303,20 +303,21 @@ def test_the_run_directory_is_private_while_it_runs_and_gone_after(tmp_path: Pat
     assert not Path(place).exists()
 
 
-@pytest.mark.parametrize("name", ["missing/job.diagd", "/proc/job.diagd", "notes.txt"])
+@pytest.mark.parametrize("name", ["missing/job.diagd", "/proc/job.diagd", "notes.txt", "/"])
 def test_a_recording_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes.txt").write_text("something else")
     done = Run(tmp_path).finish("--record", name, "--", "touch", "started")
-    assert done.returncode == 85
+    assert done.returncode == 2
     assert f"--record {name}" in done.stderr
     assert (tmp_path / "notes.txt").read_text() == "something else"
     assert not (tmp_path / "started").exists()
 
 
-def test_a_report_folder_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file/below", "file", "/dev/full", "/proc/below"])
+def test_a_report_folder_that_cannot_be_written_is_told_before_the_job_starts(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    done = Run(tmp_path).finish("--report", "file/below", "--", "touch", "started")
-    assert done.returncode == 85
+    done = Run(tmp_path).finish("--report", place, "--", "touch", "started")
+    assert (done.returncode, f"diagd: --report {place}: cannot be written" in done.stderr) == (2, True)
     assert not (tmp_path / "started").exists()
 
 

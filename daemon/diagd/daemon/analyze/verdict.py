@@ -45,6 +45,10 @@ class Analysis:
         return any(i["peak_severity"] != "info" for i in self.report["incidents"])
 
 
+# The verbs with which a reason begins.
+_OF_SEVERAL = {"has": "have", "is": "are", "was": "were", "holds": "hold", "asks": "ask", "does": "do"}
+
+
 def analyze(
     source: Source, *, hang_after_s: float | None, world_size: int = 0, progress: Progress = lambda done, of: None
 ) -> list[Analysis]:
@@ -131,7 +135,13 @@ def _unknown(state: JobState) -> list[str]:
     for (group, rank), why in state.not_known.items():
         if not group:
             ranks.setdefault(why, set()).add(rank)
-    return [f"{rank_ranges(found, named=True)} {why}" for why, found in ranks.items()]
+    return [f"{rank_ranges(found, named=True)} {_of(found, why)}" for why, found in ranks.items()]
+
+
+def _of(ranks: set[int], why: str) -> str:
+    """What is said of one rank, in the form that fits their number."""
+    verb, space, rest = why.partition(" ")
+    return f"{_OF_SEVERAL.get(verb, verb)}{space}{rest}" if len(ranks) > 1 else why
 
 
 def _membership(state: JobState, groups: Groups) -> list[str]:

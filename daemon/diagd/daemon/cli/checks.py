@@ -53,6 +53,7 @@ except Exception as exc:
     out["error"] = type(exc).__name__ + ": " + str(exc)
 print("\\n" + json.dumps(out))
 """
+_NO_PYTHON, _LONGEST = "it does not answer as a Python does", 200
 _TORCH_TIMEOUT_S = 90.0  # torch's first import from a slow disk takes its time
 
 
@@ -130,8 +131,15 @@ def _torch_facts(python: str) -> dict[str, Any]:
     except OSError as exc:
         return {"error": exc.strerror or str(exc)}
     except (ValueError, IndexError):
-        return {"error": (done.stderr.strip().splitlines() or ["it said nothing"])[-1]}
-    return facts if isinstance(facts, dict) else {"error": "it said nothing"}
+        return {"error": _said(done.stderr)}
+    return facts if isinstance(facts, dict) else {"error": _NO_PYTHON}
+
+
+def _said(stderr: str) -> str:
+    """The last line of a program that is no Python, as far as it is a message: some repeat all that they were given."""
+    last = (stderr.strip().splitlines() or [""])[-1]
+    quoted = any(line and line in last for line in _TORCH_PROBE.splitlines()[1:4])
+    return _NO_PYTHON + (f" ({last[:_LONGEST]})" if last and not quoted else "")
 
 
 def _shm() -> Check:

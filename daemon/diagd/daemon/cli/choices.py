@@ -24,6 +24,7 @@ class Choice:
     what: str
     targets: "Sequence[Target]"
     outside: bool
+    how: str = ""  # it runs, where diagd does not watch it
 
 
 def choices() -> dict[str, Choice]:
@@ -55,7 +56,10 @@ def _with_others(found: dict[str, Choice], ranks: "Iterable[OutsideRank]") -> di
         if name in found and any(rank.run_dir for rank in members):
             continue  # of a job that diagd watches: a process without a box, not a job of its own
         free = _free_name(name, found)
-        found[free] = Choice(name, f"job {free}, which was started without diagd", targets_outside(members), True)
+        began = any(rank.run_dir for rank in members)
+        what = "whose ranks have told diagd nothing yet" if began else "which was started without diagd"
+        how = "has told diagd nothing yet" if began else "without diagd"
+        found[free] = Choice(name, f"job {free}, {what}", targets_outside(members), True, how)
     return found
 
 
@@ -75,7 +79,7 @@ def listed(found: Mapping[str, Choice]) -> str:
 def _described(choice: Choice) -> str:
     count = len(choice.targets)
     pids = ",".join(str(target.pid) for target in choice.targets[:_SHOWN_PIDS]) + ",…" * (count > _SHOWN_PIDS)
-    how = ", without diagd" if choice.outside else ""
+    how = f", {choice.how}" if choice.how else ""
     label = f"{count} rank{'s' * (count != 1)}{how}, pid{'s' * (count != 1)} {pids}"
     return f"{label}: {_short(choice.targets[0].command)}".removesuffix(": ")
 

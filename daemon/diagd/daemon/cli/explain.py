@@ -63,7 +63,8 @@ def _lines(
     yield _paragraph("What you see", symptom)
     yield _paragraph("How it comes about", mechanism)
     for key, fix in causes.items():
-        yield click.style(key.replace("_", " "), bold=True)
+        which = f": {key.replace('_', ' ')}" if len(causes) > 1 else ""
+        yield click.style(f"What to do{which}", bold=True)
         for part, label in _PARTS.items():
             if fix[part]:
                 yield fill(fix[part], _WIDTH, initial_indent=f"  {label:<8}", subsequent_indent=" " * 10)

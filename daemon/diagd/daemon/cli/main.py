@@ -1,5 +1,6 @@
 """The group of commands, and the wall between errors and the person."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from diagd.daemon.errors import DiagdError
 # The verbs and what help says of each, in its order; each is a file in this folder that holds `command`. What they say
 # stands here, since to read it there help would have to load them all.
 COMMANDS = {
-    "run": "Run a command and say why it hangs.",
+    "run": "Run a command, and say what is wrong with the job and why.",
     "preflight": "Run a job's first steps, check them, and end it.",
     "dump": "Collect all that can be known of a job's ranks, also of one run without diagd.",
     "status": "Show what each rank of a running job does.",
@@ -91,7 +92,8 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Say which it is.")
 @click.option("-v", "--verbose", is_flag=True, help="Show a traceback where something goes wrong.")
 def cli(verbose: bool) -> None:
-    """Say why a distributed PyTorch job hangs: which rank, where in the code, and who waits for it.
+    """Say why a distributed PyTorch job hangs, crawls, drifts apart, runs out of memory or learns nothing: which rank
+    is at fault, where in the code, and what to do.
 
     \b
     Put `diagd run --` before the command that starts your training:
@@ -101,6 +103,7 @@ def cli(verbose: bool) -> None:
     """
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 _CLICKS_EPIPE = 1  # where click itself meets a closed pipe it ends so, also outside of its standalone mode
 
 
@@ -125,13 +128,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exc.exit_code
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         return _unread()
+    except OSError as exc:
+        if exc.errno not in _FULL or exc.filename is not None:
+            return _failed(exc, arguments)
+        _unread()
+        _show(f"standard output cannot be written: {exc.strerror}", "", arguments)
+        return 1
     except SystemExit as exc:
         if exc.code != _CLICKS_EPIPE:
             raise
         return _unread()
     except Exception as exc:  # noqa: BLE001 - a person gets one line, not a traceback
-        _show(f"{type(exc).__name__}: {exc}", "this is a fault of diagd's own; `diagd -v …` shows where", arguments)
-        return 1
+        return _failed(exc, arguments)
+
+
+def _failed(exc: Exception, arguments: Sequence[str]) -> int:
+    _show(f"{type(exc).__name__}: {exc}", "this is a fault of diagd's own; `diagd -v …` shows where", arguments)
+    return 1
 
 
 def _unread() -> int:

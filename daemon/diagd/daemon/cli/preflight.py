@@ -1,10 +1,13 @@
 """`diagd preflight`."""
 
+import contextlib
+import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +50,15 @@ _NOT_RUN = 2
     metavar="SECONDS",
     help="Give up the steps after so long.",
 )
+@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="Write the report to this folder.")
 @click.option(
-    "--report", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the report to this folder."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the report, as report.json has it. What the job prints then goes to standard error.",
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-def command(words: tuple[str, ...], steps: int, limit: float, report: Path | None) -> int:
+def command(words: tuple[str, ...], steps: int, limit: float, report: Path | None, as_json: bool) -> int:
     """Run COMMAND until its first training steps are done, say what is wrong with them, and end it (SIGTERM).
 
     The job is a real one: what it writes in these steps (checkpoints, logs) is written. For a look before a long run,
@@ -78,13 +85,26 @@ def command(words: tuple[str, ...], steps: int, limit: float, report: Path | Non
     ending = _Ending(plan.place.path, steps, limit)
     ending.start()
     try:
-        outcome = supervise(plan, _say)
+        with _jobs_output_aside() if as_json else contextlib.nullcontext():
+            outcome = supervise(plan, _say)
     except CannotStart as exc:
         plan.place.remove()
         raise DiagdError(exc.message, help=exc.help, exit_code=_NOT_RUN) from exc
     finally:
         ending.stop()
-    return _finish(plan, outcome, ending)
+    return _finish(plan, outcome, ending, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _jobs_output_aside() -> Iterator[None]:
+    """The job inherits standard error for its standard output, so that a program can read the report there."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
 
 
 def _say(line: str) -> None:
@@ -162,7 +182,7 @@ class _Ending:
             send(processes_of(self._run_dir, pid), signal.SIGKILL)
 
 
-def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
+def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending, *, as_json: bool) -> int:
     from diagd.daemon.cli.jobs import keep_finished, read_report
     from diagd.daemon.report.early import early_end_of
     from diagd.daemon.report.text import summary_lines
@@ -171,6 +191,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
     keep_finished(plan, report)
     if plan.place is not None:
         plan.place.remove()
+    if as_json and report is not None:
+        click.echo(json.dumps(report, indent=2))
     if report is None or not report["ranks"]:
         failed = f"; the command ended with exit code {outcome.exit_code}" if outcome.exit_code else ""
         if report is not None and (why := early_end_of(report)) and failed:
@@ -188,9 +210,17 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending) -> int:
             f"the steps were not reached: {'the limit passed' if ending.gave_up else f'exit code {outcome.exit_code}'}"
         )
         return _NOT_RUN
-    if not found:
-        _say("preflight passed: nothing of severity warning or above")
+    _say(verdict(found))
     return 1 if found else 0
+
+
+def verdict(found: Sequence[Mapping[str, Any]]) -> str:
+    """The last line, by which a person and a log of CI see how it went."""
+    if not found:
+        return "preflight passed: nothing of severity warning or above"
+    kinds = Counter(f"{one['severity']} {one['kind']}" for one in found)
+    named = ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in kinds.items())
+    return f"preflight found {len(found)} fault{'s' * (len(found) != 1)}: {named}"
 
 
 def facts(ledger: Mapping[str, Any], *, alone: bool = False) -> list[str]:

@@ -38,10 +38,11 @@ def open_report_dir(path: Path) -> ReportDir:
         probe.touch()
         probe.unlink()
     except OSError as exc:
+        why = "it is no folder" if path.exists() and not path.is_dir() else exc.strerror
         raise DiagdError(
-            f"--report {path}: cannot be written ({exc.strerror})",
+            f"--report {path}: cannot be written ({why})",
             help="name a folder that you may write to, such as --report ./diagd-report",
-            exit_code=85,
+            exit_code=2,
         ) from exc
     wanted = path.absolute()
     path = _own(wanted)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _NOTHING_TO_RUN = "Which command? For example: diagd run -- torchrun --nproc-per-node 8 train.py"
 
+_LAST_PORT = 65535
+
 
 class Seconds(click.ParamType[float]):
     """A finite number of seconds above 0."""
@@ -56,8 +58,10 @@ def _address(ctx: click.Context, param: click.Parameter, value: str | None) -> s
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+    if not (host and colon and port.isdecimal()):
         raise click.BadParameter(f"{value!r} is not of the form HOST:PORT, such as monitor-1:9473")
+    if not 0 < int(port) <= _LAST_PORT:
+        raise click.BadParameter(f"{value!r}: there is no port {port}, ports go from 1 to {_LAST_PORT}")
     return value
 
 
@@ -83,7 +87,6 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
 )
 @click.option(
     "--report",
-    type=click.Path(file_okay=False),
     callback=_folder,
     metavar="DIR",
     help="Write report.json, report.html and dumps to this folder.",
@@ -111,7 +114,7 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str | None) -> Pa
 )
 @click.option(
     "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     callback=_given,
     metavar="FILE",
     help="Keep all that the ranks report, for replay.",
@@ -208,7 +211,7 @@ def _check_record(path: Path | None) -> None:
         raise DiagdError(
             f"--record {path}: cannot be written ({why})",
             help="name a file in a folder that you may write to, such as --record ./job.diagd",
-            exit_code=85,
+            exit_code=2,
         ) from exc
 
 
