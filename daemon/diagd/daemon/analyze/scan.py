@@ -25,8 +25,8 @@ from diagd.daemon.artifacts.sources import RunFiles, runs_of
 from diagd.daemon.artifacts.stepping import Stretch
 from diagd.daemon.detectors.finding import Finding
 from diagd.daemon.errors import DiagdError
-from diagd.daemon.incidents.book import GONE_S
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.over import GONE_S
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.metrics_names import PREFIX, find, resolution
