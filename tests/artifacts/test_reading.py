@@ -199,6 +199,7 @@ def test_what_lines_count_is_their_step_where_none_is_said(tmp_path: Path, form:
 @pytest.mark.parametrize("line", [
     "Epoch [{e}][{b}/90] loss: {v}", "Epoch: [{e}]  [ {b}/90]  eta: 0:01  loss: {v} (0.5)",
     "Epoch {e}:  10%|##  | {b}/90 [00:01<00:02, 3.1it/s, loss={v}]", "Epoch [{e}/9], Step [{b}/90], loss: {v}",
+    "Epoch {e} Batch {b}/90 loss {v}", "Epoch {e} Batch [{b}/90] loss {v}",
 ])  # fmt: skip
 @pytest.mark.parametrize(("first", "before"), [(0, 0), (1, 0), (3, 180)])
 def test_batches_of_epochs_are_steps_of_the_run(tmp_path: Path, line: str, first: int, before: int) -> None:

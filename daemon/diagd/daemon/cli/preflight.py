@@ -206,6 +206,8 @@ def _finish(plan: "Plan", outcome: "Outcome", ending: _Ending, *, as_json: bool)
         _say(line)
     found = [one for one in report["incidents"] if one["severity"] != "info" and one["state"] == "open"]
     if not ending.reached and (ending.gave_up or outcome.exit_code != 0):
+        if found:
+            _say(verdict(found))
         _say(
             f"the steps were not reached: {'the limit passed' if ending.gave_up else f'exit code {outcome.exit_code}'}"
         )

@@ -31,7 +31,8 @@ def counted(texts: Sequence[str], step: int, names: Sequence[tuple[int, str, boo
         place = 2 * number + 1
         if place not in taken and _is_count(texts, number):
             return place, place + 2 if _has_end(texts, number) else -1
-    return next(((place, -1) for place, name, _ in names if name.lower().rpartition(" ")[2] in _NAMED), (-1, -1))
+    named = next((place for place, name, _ in names if name.lower().rpartition(" ")[2] in _NAMED), -1)
+    return named, named + 2 if named >= 0 and _has_end(texts, named // 2) else -1
 
 
 def _is_count(texts: Sequence[str], number: int) -> bool:
