@@ -69,8 +69,12 @@ def test_ledgers_of_other_steps_are_not_equal_and_what_is_said_of_many_is_said_o
     assert [line.startswith("not compared  30 tensors: the first tells") for line in told].count(True) == 1
     assert sum("other moments" in line for line in told) == 1
     assert "--step N compares what both held after one step; both have sampled after 0" in told
-    assert main(["ledger", "compare", began, later, "--step", "0"]) == 0
-    assert "30 tensors equal (as before the first step)" in capsys.readouterr().out
+    assert main(["ledger", "compare", began, began, "--step", "0"]) == 0
+    assert "31 tensors equal (as before the first step)" in capsys.readouterr().out
+    assert main(["ledger", "compare", began, later, "--step", "0"]) == 2  # of one nothing is told after that step
+    unheld, last = capsys.readouterr().out.splitlines()
+    assert "Net.frozen: the second does not tell what it held before the first step" in unheld
+    assert last.startswith("30 tensors equal (as before the first step), 0 differ")
 
 
 def test_checkpoints_have_no_steps_to_choose_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

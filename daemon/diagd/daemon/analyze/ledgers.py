@@ -28,6 +28,7 @@ class Comparison:
     unknown: list[tuple[str, str]] = field(default_factory=list)
     apart: list[Pair] = field(default_factory=list)  # those of `different`, in the same order
     other_moments: bool = False  # hardly any that trains is equal, and the steps are not known to be the same
+    unheld: bool = False  # not all is held after the step that was named
     shared: list[int] = field(default_factory=list)  # steps after which both hold all that was not compared
 
     @property
@@ -59,6 +60,7 @@ def compare(left: list[Tensor], right: list[Tensor], step: int | None = None) ->
         if verdict == "different":
             found.apart.append((one, other))
     found.other_moments = not one_moment
+    found.unheld = step is not None and not all(tensor.digests or tensor.sums for pair in pairs for tensor in pair)
     found.shared = shared_steps(pairs, {name for name, _ in found.unknown})
     _note_unpaired(found, left, right, only_left, only_right)
     return found

@@ -17,6 +17,7 @@ import numpy as np
 from diagd.daemon.aggregator.judging import Judge, default_judge
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.analyze.feeding import to_feed
+from diagd.daemon.analyze.left_open import left_open
 from diagd.daemon.analyze.places import Places
 from diagd.daemon.artifacts.columns import Floats, Ints, Key
 from diagd.daemon.artifacts.merging import Notes, merged
@@ -36,8 +37,6 @@ USAGE = 2
 FED = 30_000  # samples of one metric that are fed in all
 FIRST, MOST = 16, 32
 LEAST = 10  # samples of a run that is spoken of where there are others
-STILL = 100  # samples of a plateau
-FEW = 24  # samples: a spike is judged from 16 on, a loss that leaves from 24, a plateau from 100
 # What the probes measure under diagd, and what of the script's own stands in for it here. A norm that is logged is most
 # often what clipping returned.
 MEASURED = {
@@ -249,7 +248,7 @@ class _Feed:
         report = job_report(self.state, incidents)
         for row in report["ranks"]:
             row["last_seen_at"] = self.newest_s
-        report["notes"] = [*notes.lines(), *self._too_few(), *self._unjudged(), *report["notes"]]
+        report["notes"] = [*notes.lines(), *left_open(self.state, self.longest), *report["notes"]]
         names = {name for _, name in self._counts}
         last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
         lead = max(self._counts, key=lambda key: self._counts[key], default=None)
@@ -270,16 +269,3 @@ class _Feed:
                     if (rank, metric) in self._counts:
                         return rank, metric
         return None
-
-    def _too_few(self) -> list[str]:
-        most = max(self._counts.values(), default=0)
-        counted = f"{most} sample{'s' * (most != 1)} of a metric"
-        return [f"at most {counted}: too few for most rules, which need {FEW} or more"] if most < FEW else []
-
-    def _unjudged(self) -> list[str]:
-        """What is left open for want of a metric: a loss may stand still because nothing is trained."""
-        known = [find(self.state, rank, "loss") for rank in self.state.ranks()]
-        norms = [find(self.state, rank, "grad_norm") for rank in self.state.ranks()]
-        if not any(known) or any(norms) or max(self._counts.values(), default=0) < STILL:
-            return []
-        return ["no norm of gradients is logged (grad_norm): without it a loss or a KL that stands still is not judged"]

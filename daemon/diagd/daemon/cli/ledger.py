@@ -141,7 +141,8 @@ def compare_two(first: Path, second: Path, step: int | None, as_json: bool, pyth
 
     \b
     Exit code: 0 all that can be compared is equal; 1 something differs (divergence.checkpoint) or is missing; 2 one
-      cannot be read, nothing can be compared, or the two seem to be of other moments of the training.
+      cannot be read, nothing can be compared, the two seem to be of other moments of the training, or not all is held
+      after the step that --step names.
     """
     from diagd.daemon.analyze.ledgers import compare
     from diagd.daemon.cli.ledger_files import locate, read
@@ -161,7 +162,7 @@ def compare_two(first: Path, second: Path, step: int | None, as_json: bool, pyth
             click.echo(line)
     if not found.same:
         return 1
-    return _UNREADABLE if found.other_moments or not found.equal else 0
+    return _UNREADABLE if found.other_moments or found.unheld or not found.equal else 0
 
 
 def _as_json(found: "Comparison") -> dict[str, Any]:
