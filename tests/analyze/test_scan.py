@@ -253,3 +253,22 @@ def test_the_report_is_printed_or_written_for_one_run(tmp_path: Path, capsys: py
     assert report == json.loads((tmp_path / "out/report.json").read_text())
     assert report["job"]["id"] == "b.csv"
     assert "loss" in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda s: 2.3026, ["training.loss_plateau"]),
+        (lambda s: 2.3026 if s else 2.3031, []),  # it has moved
+        (lambda s: 0.0, []),  # cancelled, or fully fitted
+        (lambda s: 0.0012, []),  # written too coarsely
+        (lambda s: 2.3026 * (1 + 0.001 * noise(s)), []),  # without a norm its noise says nothing
+    ],
+)
+def test_a_loss_that_no_sample_has_moved_is_told_also_without_a_norm(
+    tmp_path: Path, loss: Loss, found: list[str]
+) -> None:
+    (tmp_path / "a.log").write_text("".join(f"iter {s}: loss={loss(s):.4f}\n" for s in range(150)))
+    (one,) = scan([tmp_path / "a.log"])
+    assert [i["kind"] for i in one.report["incidents"]] == found
+    assert one.faulty is bool(found)

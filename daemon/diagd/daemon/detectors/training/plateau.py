@@ -16,6 +16,7 @@ from diagd.daemon.detectors.training.curves import SHORT, Curve, coarse, figure,
 from diagd.daemon.detectors.training.falling import may_fall
 from diagd.daemon.detectors.training.run import Run
 from diagd.daemon.detectors.training.saying import cause, finding, seen
+from diagd.daemon.detectors.training.unmoved import unmoved
 
 SAME_FOR = 20  # samples
 ABRUPT = 1e-3  # of the loss, or of a hundredth of the largest: what converges comes to rest by ever smaller changes
@@ -48,6 +49,9 @@ def plateaus(scene: Scene) -> Iterator[Finding]:
     same = [rank for rank, curve in exact.items() if is_constant(curve) and run.is_updated(rank, since(curve))]
     if len(same) == len(exact):
         yield _constant(run, exact, tuple(same))
+        return
+    if (found := unmoved(run, losses)) is not None:
+        yield found
         return
     if run.reinforced or run.adversarial or not _is_trained(run, next(iter(losses))):
         return
