@@ -99,6 +99,32 @@ def test_weights_that_hold_nan_on_one_rank_alone_have_it_from_no_update() -> Non
     assert one.names == ("loss", "Net.stem.bias")
 
 
+@pytest.mark.parametrize("origin", [92, 96, None])  # looked for again later, or not at all, as on a device
+def test_gradients_of_one_rank_stand_when_all_losses_have_become_nan_by_them(origin: int | None) -> None:
+    """Nothing but the first loss that is not finite, and what a rank's own pass gave, is known of each step."""
+    made, steps = job(2), [*range(8, 89, 8), 92, 96, 104, 112]
+    for rank in range(2):
+        signals(made.state, rank, "loss", steps, [1.0 if s < 92 else math.nan for s in steps])
+        signals(made.state, rank, "grad_norm", range(8, 113, 8), [1.0] * 11 + [math.nan] * 3)
+        signals(made.state, rank, "gradients/own_nonfinite", (90, 91), (0.0, float(rank == 1)))
+        if origin is not None:
+            made.state.signals.put_fact(rank, "nonfinite/origin", origin, "weight\tNet.stem.bias")
+    (one,) = found(made)
+    assert (one.ranks, one.step, one.causes[0].key) == ((1,), 91, "gradient")
+    assert ("losses were still finite" in one.summary) == (origin is not None)
+    assert "those of rank 0 were finite" in one.summary
+    assert any("loss of ranks 0,1 is not finite from step 92 on" in e.what for e in one.causes[0].evidence)
+    assert not any("not known" in e.what for e in one.causes[0].evidence)
+
+
+def test_gradients_that_were_not_applied_are_not_what_a_later_loss_is_nan_by() -> None:
+    made = run(2, loss=[1.0] * 20 + [math.nan] * 9, grad_norm=[1.0] * 20 + [math.nan] * 9)
+    for rank in range(2):
+        signals(made.state, rank, "gradients/own_nonfinite", (7, 8), (0.0, float(rank == 1)))
+    (one,) = found(made)
+    assert (one.step, one.names[0]) == (21, "loss")
+
+
 def test_where_a_loss_became_nan_is_said_as_its_graph_showed_it() -> None:
     made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
     made.state.signals.put_fact(0, "nonfinite/origin", 21, "input\tNet.stem.weight")

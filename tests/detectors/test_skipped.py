@@ -7,7 +7,7 @@ import pytest
 from tests.detectors.scalars import signals
 from tests.detectors.test_numerics import found, run
 
-from diagd.daemon.detectors.numerics.nonfinite import OWN
+from diagd.daemon.detectors.numerics.began import OWN
 from diagd.daemon.detectors.numerics.skipped import LEAST, WINDOW
 from diagd.daemon.incidents.catalog import entry
 

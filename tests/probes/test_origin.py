@@ -24,7 +24,7 @@ class House(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
-    origin._Origin.looks, origin._Origin.step = 0, -1
+    origin.ORIGIN.__init__()  # type: ignore[misc]
     with clean():
         yield
 
@@ -48,6 +48,43 @@ def no_labels(house: House) -> torch.Tensor:
 def masked_labels(house: House) -> torch.Tensor:
     scores = house.attic(house.stairs(ones()))
     return nn.functional.cross_entropy(scores, torch.full((3,), -100))
+
+
+def weighted_logarithm(house: House) -> torch.Tensor:
+    """A constant comes first, so that its product keeps the constant alone."""
+    chance = torch.softmax(house.attic(torch.tensor([[1e6] * 4, [1.0] * 4])), -1)
+    found: torch.Tensor = -(torch.tensor([[0.5, 0.5], [0.5, 0.5]]) * torch.log(chance)).sum(-1).mean()
+    return found
+
+
+def product_beyond_the_end(house: House) -> torch.Tensor:
+    room = house.stairs(ones())
+    found: torch.Tensor = -((room * 0 + 1e30) * (room * 0 + 1e30)).sum()
+    return found
+
+
+class Halved(torch.autograd.Function):
+    """Keeps nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * float("nan")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
+
+
+def own_function(house: House) -> torch.Tensor:
+    halved: Any = Halved.apply
+    found: torch.Tensor = -halved(house.stairs(ones())).mean()
+    return found
+
+
+def negated_nan(house: House) -> torch.Tensor:
+    """Nothing in the graph can have made it."""
+    found: torch.Tensor = -(house.stairs(ones()) + float("nan")).mean()
+    return found
 
 
 def root_below_zero(house: House) -> torch.Tensor:
@@ -101,6 +138,10 @@ def bad_weight(house: House) -> torch.Tensor:
             "first seen in the result of Softmax",
         ),
         (masked_row, "Softmax", "House.stairs", "first seen in the result of Softmax"),
+        (weighted_logarithm, "Log", "House.attic", "a logarithm of 0"),
+        (product_beyond_the_end, "Mul", "House.stairs", "a product too large"),
+        (own_function, "Halved", "House.stairs", "the result of Halved"),
+        (negated_nan, "", "House.stairs", ""),
         (root_below_zero, "Sqrt", "House.stairs", "the result of Sqrt"),
         (bad_batch, "input", "House.stairs", ""),
         (bad_weight, "weight", "House.stairs", ""),
@@ -221,15 +262,18 @@ def test_a_finite_loss_is_not_looked_into_and_others_seldom(recording: BoxWriter
     assert told(recording).fact(0, "nonfinite/origin") is None
     for step in range(1, origin.LOOKS + 4):
         recording.live[Live.STEP] = 10 * step
+        for _ in range(origin.OVER):
+            backward(house.attic(ones()).mean())
         backward(no_labels(house))
-    assert origin._Origin.looks == origin.LOOKS
+    assert origin.ORIGIN.looks == origin.LOOKS
 
 
-def test_of_a_stretch_of_such_losses_the_first_is_told(recording: BoxWriter) -> None:
+@pytest.mark.parametrize("later", [1, 5])  # not each step is looked at
+def test_of_a_stretch_of_such_losses_the_first_is_told(recording: BoxWriter, later: int) -> None:
     house = House()
     look(house)
     backward(no_labels(house))
-    recording.live[Live.STEP] = 1
+    recording.live[Live.STEP] = later
     with torch.no_grad():
         house.attic.weight.fill_(float("nan"))
     backward(no_labels(house))

@@ -12,6 +12,7 @@ from diagd.probes.compiling import around_eager
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.kept import Kept
 from diagd.probes.named import NAMED
+from diagd.probes.origin import ORIGIN
 from diagd.probes.sentinel import SENTINEL
 from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
@@ -95,6 +96,7 @@ def _turns_bad(roots: Any) -> bool:
     finite = math.isfinite(roots.item())
     if finite or not LOSSES.finite:
         LOSSES.finite, LOSSES.woken = finite, False
+        ORIGIN.finite = ORIGIN.finite + 1 if finite else 0
         return False
     LOSSES.finite, LOSSES.woken = False, True
     for turn in _joined:
@@ -146,7 +148,9 @@ def _take(torch: Any, root: Any, step: int) -> None:
     if root.device.type == "cpu":
         value = root.item()
         LOSSES.finite = math.isfinite(value)
-        if not LOSSES.finite:
+        if LOSSES.finite:
+            ORIGIN.finite += 1
+        else:
             origin.look(root, step, sys._getframe())
         _add(step, value / (1.0 if scale is None else float(scale)))
         return

@@ -4,7 +4,7 @@ A ReLU or a sum hands on what it is given; a logarithm, a quotient or a mean ove
 numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from diagd.probes.nodes import leaf, operation
@@ -14,10 +14,13 @@ _INPUTS = ("self", "other", "mat1", "input", "exponent")
 _HAND_ON = frozenset({
     "Relu", "Tanh", "Sigmoid", "Threshold", "Hardtanh", "LeakyRelu", "Elu", "Gelu", "Silu", "Softplus", "View", "Clone",
     "UnsafeView", "T", "Transpose", "Permute", "Slice", "Select", "Cat", "Stack", "Expand", "Squeeze", "Unsqueeze",
-    "Index", "Gather", "Clamp", "ClampMin", "ClampMax", "NativeDropout", "MaxPool2DWithIndices",
+    "Index", "Gather", "Clamp", "ClampMin", "ClampMax", "NativeDropout", "MaxPool2DWithIndices", "Neg", "Abs",
 })  # fmt: skip
+# Of finite numbers these make such a value only at the end of the dtype's range, which what runs away shows before.
+_RARELY = frozenset({"Add", "Sub", "Sum", "Mean", "Mul", "Mm", "Bmm", "Addmm", "Convolution", "ToCopy"})
 
 _SECOND = frozenset({"other", "exponent"})
+_BINARY = _SECOND | {"self"}
 _WITHOUT_SELF = frozenset({"Div", "Mean", "NllLoss"})
 # What is not finite for some finite numbers, and keeps its result alone. Others hand on what they are given, as does a
 # softmax: NaN, or a row that is masked throughout.
@@ -51,31 +54,57 @@ def maker(torch: Any, bad: Any, kept: dict[int, Named]) -> Made | None:
         bad: The node that was given, or has made, the first such value that was kept.
         kept: By a node's id, what it has kept.
     """
-    pending, seen, found = [bad], {bad}, []
+    found = [(node._sequence_nr(), Made(node, why)) for node, why in _reached(torch, bad, kept) if why]
+    return min(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def suspect(torch: Any, bad: Any, kept: dict[int, Named]) -> Any:
+    """The one operation from which it can have come, where none of those that can be computed again has made it.
+
+    Args:
+        torch: The module.
+        bad: As above.
+        kept: As above.
+    """
+    able = [node for node, _ in _reached(torch, bad, kept) if _is_suspect(torch, node, kept.get(id(node), {}))]
+    return able[0] if len(able) == 1 else None
+
+
+def _is_suspect(torch: Any, node: Any, named: Named) -> bool:
+    name = operation(node)
+    made = [held for kept, held in named.items() if kept.startswith("result") and held.is_floating_point()]
+    harmless = name in _HAND_ON | _RARELY or name in _COMPUTE or leaf(node) is not None
+    return not harmless and not (made and all(finite(torch, held) for held in made))
+
+
+def _reached(torch: Any, bad: Any, kept: dict[int, Named]) -> Iterator[tuple[Any, str]]:
+    """The nodes from this one back to where values are known to be finite; with what made one of finite ones there."""
+    pending, seen = [bad], {bad}
     while pending and len(seen) < STEPS:
         node = pending.pop()
         named = kept.get(id(node), {})
         why = _again(torch, node, named)
-        if why:
-            found.append((node._sequence_nr(), Made(node, why)))
-        elif node is bad or not _is_finite_there(torch, node, named):
+        yield node, why
+        if not why and (node is bad or not _is_finite_there(torch, node, named)):
             following = {after for after, _ in node.next_functions if after is not None} - seen
             seen |= following
             pending += following
-    return min(found, key=lambda entry: entry[0])[1] if found else None
 
 
 def _is_finite_there(torch: Any, node: Any, named: Named) -> bool:
     """Whether it has kept what it has made, or all that it was given, and that is finite: nothing came through it.
 
-    A product with a constant keeps the constant alone, which says nothing of the other factor.
+    A product with a constant keeps the constant alone, on whichever side it is, which says nothing of the other factor.
     """
     made = [held for name, held in named.items() if name.startswith("result") and held.is_floating_point()]
     if made:
         return all(finite(torch, held) for held in made)
     given = {name: held for name, held in named.items() if name in _INPUTS and held.is_floating_point()}
     through = [place for place, (before, _) in enumerate(node.next_functions) if not _is_parameter(before)]
-    known = len(given) >= len(through) and (through != [0] or not _SECOND.issuperset(given))
+    if given.keys() <= _BINARY:
+        known = all("self" in given if place == 0 else bool(_SECOND & given.keys()) for place in through)
+    else:
+        known = len(given) >= len(through)
     return bool(given) and known and all(finite(torch, held) for held in given.values())
 
 
@@ -136,6 +165,11 @@ def _power(torch: Any, node: Any, held: Named) -> _Computed:
     return torch.pow(base, exponent), "a power of 0 or of a number below it, or one too large"
 
 
+def _product(_: Any, __: Any, held: Named) -> _Computed:
+    first, second = held.get("self"), held.get("other")
+    return (None if first is None or second is None else first * second), "a product too large for its dtype"
+
+
 def _mean(torch: Any, node: Any, _: Named) -> _Computed:
     empty = getattr(node, "_saved_self_sym_numel", 1) == 0
     return torch.tensor(float("nan") if empty else 0.0), "a mean over no elements"
@@ -159,5 +193,6 @@ _COMPUTE: dict[str, Callable[[Any, Any, Named], _Computed]] = {
     **{name: _outside(name.lower(), f"{name.lower()} of a number outside its domain")
        for name in ("Acos", "Asin", "Atanh", "Acosh", "Erfinv")},
     "Log1P": _outside("log1p", "log1p of -1 or less"),
-    "Div": _quotient, "Pow": _power, "Mean": _mean, "NllLoss": _labelled, "Std": _deviation, "Var": _deviation,
+    "Div": _quotient, "Mul": _product, "Pow": _power, "Mean": _mean, "NllLoss": _labelled, "Std": _deviation,
+    "Var": _deviation,
 }  # fmt: skip

@@ -1,10 +1,11 @@
 """Where NaN and infinities come from: looked for once in the graph of a loss that is not finite, before its backward.
 
 The graph holds what the forward pass has kept for the backward one, in forward order. The first operation that has kept
-such a value was given it by the one before, or made it; where none has, the last one made it.
+such a value was given it by the one before, or made it; where none has, one did that keeps nothing of it.
 
 The fact `nonfinite/origin` holds the operation, the parameters behind it and what it computed, tabs between them; for
-the operation stands `input` where such values came in with the data, and `weight` where a parameter holds them.
+the operation stands `input` where such values came in with the data, `weight` where a parameter holds them, and nothing
+where that is not known.
 What begins with "first seen" may have come from an operation before it that has kept nothing. The fact
 `nonfinite/places` holds the lines of the script's own code that call the operation, or else the one that called
 backward: file, line, function, modules and which of both, tabs between them, one line of text for each.
@@ -21,7 +22,10 @@ from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
 LOOKS = 2
+OVER = 8  # finite losses in a row after which such a stretch is over: of several in turn one alone may be finite
 SEEN = "first seen in the result of {}, which may have been given it"
+GIVEN = "first seen in what {} was given"
+UNKNOWN = "?"
 NAMES = 6
 PLACES = 4  # more lines say nothing
 
@@ -29,8 +33,12 @@ PLACES = 4  # more lines say nothing
 class _Origin:
     """How often it was looked for."""
 
-    looks = 0
-    step = -1  # of the last loss that was not finite
+    def __init__(self) -> None:
+        self.looks = 0
+        self.finite = 0  # losses in a row since the last that was not
+
+
+ORIGIN = _Origin()
 
 
 def look(root: Any, step: int, frame: FrameType | None = None) -> None:
@@ -41,11 +49,11 @@ def look(root: Any, step: int, frame: FrameType | None = None) -> None:
         step: The training step.
         frame: From which on outwards the script's own code called its backward.
     """
-    follows = 0 <= step - _Origin.step <= 1 and _Origin.step >= 0
-    _Origin.step = step
-    if follows or _Origin.looks >= LOOKS or root.grad_fn is None:
+    follows = ORIGIN.looks > 0 and ORIGIN.finite < OVER
+    ORIGIN.finite = 0
+    if follows or ORIGIN.looks >= LOOKS or root.grad_fn is None:
         return  # of a stretch of such losses the first says where it began; the others' weights have it too
-    _Origin.looks += 1
+    ORIGIN.looks += 1
     torch = sys.modules["torch"]
     with later.unseen(torch):
         held = _bad_weights(torch, root)
@@ -54,7 +62,8 @@ def look(root: Any, step: int, frame: FrameType | None = None) -> None:
             return
         node, word, why = _first(torch, root.grad_fn, graph.kept(root))
     names = dict.fromkeys(graph.behind(node))
-    name = nodes.operation(node)
+    name = "" if word == UNKNOWN else nodes.operation(node)
+    word = word.removeprefix(UNKNOWN)
     SIGNALS.fact("nonfinite/origin", f"{word or name}\t{', '.join([*names][:NAMES])}\t{why}", step)
     lines, what = spoken.lines(name, frame) if why and not word else [], "calls"
     if not 0 < len(lines) <= PLACES:
@@ -89,7 +98,8 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
     if made is not None:
         return made.node, "", made.why
     if bad is None:
-        return end, "", ""
+        only = makers.suspect(torch, end, kept)
+        return (end, UNKNOWN, "") if only is None else (only, "", f"the result of {nodes.operation(only)}")
     tensor = bad[2]
     own = any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items())
     if own and not makers.hands_on(node):
@@ -98,6 +108,8 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
     giver = next(_givers(node), None)
     if giver is None:
         return node, "input", ""
+    if makers.hands_on(giver) and not own:
+        return node, "", GIVEN.format(nodes.operation(node))
     return giver, f"what {nodes.operation(node)} was given" if own else "", ""
 
 

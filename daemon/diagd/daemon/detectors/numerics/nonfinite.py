@@ -7,18 +7,18 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors.numerics.began import Own, beginnings, first_own, last_finite
 from diagd.daemon.detectors.numerics.runaway import ran_away
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.model import Frame
-from diagd.daemon.state.signals import Series
 
 _SOURCES = {
     "input": "it comes in with the data of the batch, at",
     "weight": "its weights hold them already, and those of other ranks do not:",
 }
-OWN = "gradients/own_nonfinite"  # of a rank's own pass, before the ranks' gradients are added up
-LASTS = 2  # samples in a row, newest included: one alone is skipped by many scripts, and by gradient scalers
+NEVER = 1 << 62  # a step
+UNKNOWN = "not known"
 
 
 def nonfinite(scene: Scene) -> Iterator[Finding]:
@@ -28,36 +28,20 @@ def nonfinite(scene: Scene) -> Iterator[Finding]:
     norms = beginnings(scene, "grad_norm")
     if not losses and not norms:
         return
-    first_loss = min(losses.values(), default=1 << 62)
-    first_norm = min(norms.values(), default=1 << 62)
+    first_loss = min(losses.values(), default=NEVER)
+    first_norm = min(norms.values(), default=NEVER)
     ranks = tuple(sorted(rank for rank, step in losses.items() if step == first_loss))
+    everyone = tuple(sorted({*losses, *norms}))
+    own = first_own(scene, everyone, last_finite(scene, first_loss), min(first_loss - 1, first_norm))
     # Weights that hold them have them from the step before, whose gradients may not have been looked at; but not where
     # others' loss is finite at that step: what an update brings, it brings to all.
     alone = any(_is_finite(scene, rank, first_loss) for rank in signals.ranks("loss"))
-    if first_loss <= first_norm and (alone or _origin(scene, ranks[0], first_loss).operation != "weight"):
+    in_forward = own is None and first_loss <= first_norm
+    if in_forward and (alone or _origin(scene, ranks[0], first_loss).operation != "weight"):
         yield _of_loss(scene, ranks, first_loss, losses)
-    else:
-        yield _of_gradient(scene, tuple(sorted(norms)) or ranks, min(first_norm, max(first_loss - 1, 1)))
-
-
-def beginnings(scene: Scene, name: str) -> dict[int, int]:
-    """By rank, the step at which the newest stretch of non-finite samples began."""
-    found = {}
-    for rank in scene.state.signals.ranks(name):
-        series = scene.state.signals.series(rank, name)
-        step = beginning(series) if series is not None else None
-        if step is not None:
-            found[rank] = step
-    return found
-
-
-def beginning(series: Series) -> int | None:
-    """The first step of a stretch of non-finite samples that lasts to the end; None where there is none."""
-    bad = ~np.isfinite(series.values)
-    if len(bad) < LASTS or not bad[-LASTS:].all():
-        return None
-    good = np.flatnonzero(~bad)
-    return int(series.steps[good[-1] + 1 if len(good) else 0])
+        return
+    step = own.step if own is not None else min(first_norm, max(first_loss - 1, 1))
+    yield _of_gradient(scene, tuple(sorted(norms)) or ranks, step, own)
 
 
 def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, losses: dict[int, int]) -> Finding:
@@ -113,7 +97,9 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence],
         text = "a weight holds such values already: a step before, a load or the memory itself brought them"
         return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)
     if _only_seen(why):
-        text = f"{why}: made by it or by an operation before it that keeps nothing, or a row that is masked throughout"
+        by = "by an operation before it that keeps nothing"
+        by = by if why.endswith("was given") else f"by it or {by}, or a row that is masked throughout"
+        text = f"{why}: made {by}"
         return cause("seen", text, 0.5, *told)
     if why and places and places[0].calls:
         alone = len(places) == 1
@@ -128,39 +114,58 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence],
     )  # fmt: skip
 
 
-def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int) -> Finding:
-    own = first_own(scene, ranks)
-    others = tuple(rank for rank in ranks if own and rank not in own[0])
-    ranks, step = own or (ranks, step)
+def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int, own: Own | None) -> Finding:
+    """A backward pass has made them; losses that have them from the next step on are its consequence."""
+    others = own.finite if own is not None else ()
+    ranks = own.ranks if own is not None and others else ranks
     given = _bad_gradients(scene, ranks[0], step)
     names = given or _origin(scene, ranks[0], step + 1).names
     bad, all_ = (_last(scene, ranks[0], f"gradients/{what}") if given else None for what in ("nonfinite", "all"))
     which = f" in {', '.join(names[:3])}" if names else ""
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
-    text = f"gradients are NaN or infinite{which}{count} from step {step} on, while the losses were still finite"
-    reduced = "; they were reduced over the ranks before they were seen, so not whose they were"
-    whose = "" if len(ranks) < 2 or others else reduced
+    text = f"gradients are NaN or infinite{which}{count} from step {step} on"
+    finite = _was_finite(scene, step)
+    text += ", while the losses were still finite" if finite else "; the loss of that step was not looked at"
+    whose = ""
     if others:
         text += f"; those of {words.ranks_text(others)} were finite in that pass, before they were added up"
-    told = [seen(f"gradient norm {_value(scene, rank, 'grad_norm', step)}", rank, step) for rank in ranks[:8]]
+    elif len(ranks) > 1 and (own is None or own.ranks != ranks):
+        whose = "; they were reduced over the ranks before they were seen, so not whose they were"
     partly = bad is not None and all_ is not None and bad < all_
     where = ": the backward pass is finite behind these parameters" if partly else ""
-    why = cause("gradient", f"a derivative that is not finite where its value is (sqrt or norm at 0){where}{whose}",
-                0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
+    made = "a derivative that is not finite where its value is (sqrt or norm at 0)"
+    made += "" if finite else ", or a loss that was not finite itself"
+    why = cause("gradient", f"{made}{where}{whose}", 0.8 if finite else 0.6, *_told(scene, ranks, step, own),
+                basis=Basis.RESEARCH)  # fmt: skip
     why = ran_away(scene, ranks[0], step) or why
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
 
 
-def first_own(scene: Scene, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], int] | None:
-    """The ranks whose own pass had the first of them, and its step; None where that is not known of all."""
-    told = {r: s for r in ranks if (s := scene.state.signals.series(r, OWN)) is not None and len(s)}
-    bad = {rank: int(one.steps[one.values > 0][0]) for rank, one in told.items() if (one.values > 0).any()}
-    if len(told) < len(ranks) or not bad:
-        return None
-    step = min(bad.values())
-    first = tuple(sorted(rank for rank, at in bad.items() if at == step))
-    known = all((one.steps[one.values == 0] == step).any() for rank, one in told.items() if rank not in first)
-    return (first, step) if known and len(first) < len(ranks) else None
+def _told(scene: Scene, ranks: tuple[int, ...], step: int, own: Own | None) -> Iterator[Evidence]:
+    """What was seen of such gradients, and of what came after them."""
+    for rank in own.ranks[:8] if own is not None else ():
+        yield seen("gradients of its own pass not finite, before they were added up", rank, step, "probe")
+    for rank in own.finite[:4] if own is not None else ():
+        yield seen("gradients of its own pass finite", rank, step, "probe")
+    for rank in ranks[:8]:
+        if (norm := _value(scene, rank, "grad_norm", step)) != UNKNOWN:
+            yield seen(f"gradient norm {norm}", rank, step)
+    losses = beginnings(scene, "loss")
+    for after in sorted(set(losses.values()))[:2]:
+        later = [rank for rank, since in losses.items() if since == after]
+        yield seen(f"so the loss of {words.ranks_text(sorted(later))} is not finite from step {after} on", step=after)
+
+
+def _was_finite(scene: Scene, step: int) -> bool:
+    """Whether no loss of that step can have been what was not finite.
+
+    Losses are not looked at in each step; but on the CPU the first that is not finite always is, and its graph too.
+    """
+    if last_finite(scene, NEVER) >= step:
+        return True
+    signals = scene.state.signals
+    looked = [fact[0] for rank in signals.ranks("loss") if (fact := signals.fact(rank, "nonfinite/origin")) is not None]
+    return min(looked, default=0) > step
 
 
 class _Origin(NamedTuple):
@@ -209,7 +214,7 @@ def _bad_gradients(scene: Scene, rank: int, until: int) -> tuple[str, ...]:
 def _value(scene: Scene, rank: int, name: str, step: int) -> str:
     series = scene.state.signals.series(rank, name)
     values = series.values[series.steps == step] if series is not None else np.zeros(0)
-    return f"{values[0]:.4g}" if len(values) else "not known"
+    return f"{values[0]:.4g}" if len(values) else UNKNOWN
 
 
 def _is_finite(scene: Scene, rank: int, step: int) -> bool:

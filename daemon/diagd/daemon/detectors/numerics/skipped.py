@@ -7,8 +7,7 @@ import numpy as np
 
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Finding, Severity
-from diagd.daemon.detectors.numerics import nonfinite
-from diagd.daemon.detectors.numerics.nonfinite import OWN
+from diagd.daemon.detectors.numerics.began import OWN, beginnings
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.metrics_names import find
@@ -34,7 +33,7 @@ class Skips(NamedTuple):
 
 def skipped(scene: Scene) -> Iterator[Finding]:
     """Many of the newest steps have gradients that are not finite, and the training goes on."""
-    if nonfinite.beginnings(scene, "loss") or nonfinite.beginnings(scene, "grad_norm"):
+    if beginnings(scene, "loss") or beginnings(scene, "grad_norm"):
         return  # it is past that
     found = {rank: one for rank in scene.state.ranks() if (one := skips(scene, rank)) is not None}
     if not found:
