@@ -77,6 +77,14 @@ def test_of_two_ranks_neither_is_in_the_majority(look: Any) -> None:
     ]
 
 
+def test_of_two_ranks_the_one_that_does_what_neither_did_before_is_named(look: Any) -> None:
+    usual = [call("all_reduce", seq) for seq in range(1, 41)]
+    dumps = world(
+        [*usual, call("all_reduce", 41, state="started")], [*usual, call("all_gather", 41, ((1,),), state="started")]
+    )
+    assert look(dumps) == [(MISMATCH, [1])]
+
+
 def test_an_operation_that_ended_on_one_rank_alone_lies_with_the_others(look: Any) -> None:
     found = look(world([call("all_reduce", 1, state="scheduled")], [call("all_reduce", 1)]))
     assert found == [("hang.all_arrived", [0])]

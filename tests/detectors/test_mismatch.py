@@ -1,5 +1,6 @@
 """Ranks of one group at the same place of its order with different operations."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,60 @@ def test_the_rank_that_stands_in_an_exception_is_the_odd_one_and_its_error_is_to
     made.state.signals.put_fact(0, "exception/handled", 61, text)  # both: it tells nothing
     made.state.signals.put_fact(1, "exception/handled", 61, text)
     assert made.passes(0.5).finds().ranks == (0, 1)
+
+
+def after(usual: list[dict[int, tuple[str, int]]], now: dict[int, tuple[str, int]]) -> Job:
+    """Two ranks have come through these places, each an operation and its elements, to the present one."""
+    met = job(2)
+    for seq, place in enumerate(usual, 1):
+        for rank, (name, numel) in place.items():
+            met.recorded(rank, name, seq, numel=numel)
+    for rank, (name, numel) in now.items():
+        met.waits_in_backward(rank, seq=len(usual) + 1, name=name, numel=numel)
+    return met.passes(2)
+
+
+def both(name: str, numel: int) -> dict[int, tuple[str, int]]:
+    return {0: (name, numel), 1: (name, numel)}
+
+
+def test_of_two_ranks_the_one_that_comes_to_what_none_came_to_before_breaks_the_order_of_all() -> None:
+    usual = [both("ALLGATHER", 6), both("BROADCAST", 99), *[both("ALLREDUCE", 17)] * 40]
+    found = after(usual, {0: ("ALLGATHER", 1), 1: ("ALLREDUCE", 17)}).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == (KIND, (0,), (1,))
+    assert "majority" not in found.summary
+    assert (found.causes[0].basis.value, "for the first time" in found.causes[0].text) == ("inference", True)
+    assert after(usual, {0: ("ALLREDUCE", 17), 1: ("BARRIER", 1)}).finds().ranks == (1,)
+
+
+def test_what_torch_itself_did_at_first_is_not_what_the_script_calls() -> None:
+    """DDP gathers a number of each rank as it is made."""
+    met = after([both("ALLGATHER", 1), *[both("ALLREDUCE", 17)] * 40], {1: ("ALLREDUCE", 17)})
+    for op in (met.ranks[rank].detail.recorder[0] for rank in range(2)):
+        assert op.seq == 1
+    made = at("wrap", line=5)
+    for rank in range(2):
+        first, *rest = met.ranks[rank].detail.recorder
+        met._detail(rank, recorder=(replace(first, site=made), *rest))
+    met.waits(0, "ALLGATHER", seq=42, numel=1).recorded(0, "ALLGATHER", 42, numel=1, retired=False)
+    assert met.passes(2).finds().ranks == (0,)
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        [both("ALLREDUCE", 17)] * 6,  # too few steps
+        [*[both("ALLREDUCE", 17)] * 20, both("ALLGATHER", 1), *[both("ALLREDUCE", 17)] * 20],  # as each epoch
+        [*[{0: ("ALLREDUCE", 17)}] * 20, *[both("ALLREDUCE", 17)] * 20],  # its beginning is not known of all
+        [*[both("ALLREDUCE", 17)] * 20, {0: ("ALLREDUCE", 17), 1: ("ALLREDUCE", 5)}, *[both("ALLREDUCE", 17)] * 20],
+        [*[both("ALLREDUCE", 17), both("BARRIER", 1)] * 20, both("ALLREDUCE", 17)],  # the other is out of turn too
+    ],
+)
+def test_where_the_order_before_does_not_tell_who_broke_it_it_stays_a_tie(
+    usual: list[dict[int, tuple[str, int]]],
+) -> None:
+    found = after(usual, {0: ("ALLGATHER", 1), 1: ("ALLREDUCE", 17)}).finds()
+    assert (found.kind, found.ranks) == (KIND, (0, 1))
 
 
 def test_three_ranks_in_three_operations_are_a_tie() -> None:

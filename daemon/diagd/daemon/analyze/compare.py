@@ -55,9 +55,12 @@ def compare(dumps: Mapping[int, RankDump], groups: Groups) -> Comparison:
     found = Comparison(compared=len(rows.key) + sum(int((d.table.seq == 0).sum()) for d in dumps.values()))
     _note_positions(rows, found)
     waited = _waited_in(rows, dumps)
-    # Who left the others' way is told by the order of all that a rank issued, over the groups in which ranks wait.
-    all_tell = len(dumps) <= VOTERS and len(set((waited // _PLACES).tolist())) > 1
-    chosen = np.isin(rows.key, np.union1d(_disputed(rows, len(dumps)), waited)) | all_tell
+    disputed = _disputed(rows, len(dumps))
+    # Who left the others' way is told by the order of all that a rank issued, over the groups in which ranks wait, or
+    # in the one in which they wait in different operations.
+    telling = len(set((waited // _PLACES).tolist())) > 1 or bool(np.isin(waited, disputed).any())
+    all_tell = len(dumps) <= VOTERS and telling
+    chosen = np.isin(rows.key, np.union1d(disputed, waited)) | all_tell
     by_rank: dict[int, set[int]] = {rank: set(dump.table.tail) for rank, dump in dumps.items()}
     for rank, row in zip(rows.rank[chosen].tolist(), rows.row[chosen].tolist(), strict=True):
         by_rank[rank].add(row)

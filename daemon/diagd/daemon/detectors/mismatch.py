@@ -9,6 +9,7 @@ from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.mesh_vote import against_mesh
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
+from diagd.daemon.detectors.usual_order import out_of_order
 from diagd.daemon.state.model import Frame
 
 KIND = "hang.collective_mismatch"
@@ -50,8 +51,9 @@ def _members(waits: list[Wait]) -> set[int]:
 def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields: tuple[str, ...]) -> Finding:
     culprits, tie = minority(ranked)
     apart = against_mesh(scene, group, seq, ranked) if tie else ()
-    if apart:
-        culprits, tie = apart, False
+    new = out_of_order(scene, group, seq, ranked) if tie and not apart else ()
+    if apart or new:
+        culprits, tie = apart or new, False
         ranked = sorted(ranked, key=lambda ranks: set(ranks) <= set(culprits))
     everyone = tuple(sorted(r for ranks in ranked for r in ranks))
     fell = handled(scene, everyone) if "operation" in fields else {}
@@ -60,9 +62,11 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         ranked = sorted(ranked, key=lambda ranks: ranks == list(culprits))
     else:
         fell = {}
+    new = () if fell else new
     waiting = tuple(sorted({*everyone, *scene.graph.waiting_for(everyone)} - set(culprits)))
     op = scene.ledger.at(group, seq, culprits[0])
     raised = tuple(Location(r, one.place) for r, one in fell.items() if one.place is not None)
+    why = _left(scene, fell) if fell else _cause(scene, group, seq, ranked, tie, fields, apart)
     locations = (*raised, *(place for r in culprits for place in _places(scene, group, seq, r)))
     return Finding(
         kind=KIND,
@@ -75,7 +79,7 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         names=(*fields, *(one.text.partition(":")[0] for one in fell.values())),
         summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations, fell),
         locations=locations,
-        causes=(_left(scene, fell) if fell else _cause(scene, group, seq, ranked, tie, fields, apart),),
+        causes=(_by_order(why, ranked, new) if new else why,),
         step=scene.step(everyone),
         sure=True,
         since_s=min((w.since_s for w in _collective_waits(scene) if w.op.group == group), default=0.0),
@@ -158,6 +162,15 @@ def _cause(
     if tie:
         text += "; which of them is right cannot be told by a vote"
     return Cause("path" if path else "arguments", text, 0.95, Basis.OBSERVATION, tuple(evidence))
+
+
+def _by_order(cause: Cause, ranked: list[list[int]], new: tuple[int, ...]) -> Cause:
+    """The same, of which it was not a vote that told who is at fault."""
+    others = words.ranks_text(ranked[0])
+    text = f"{words.ranks_text(new)} {words.verb(new, 'has', 'have')} come to an operation that no rank came to before"
+    text += f", where {others} {words.verb(ranked[0], 'goes', 'go')} on as ever"
+    text += f"; or all were to come there for the first time, and {others} did not"
+    return Cause(cause.key, text, Basis.INFERENCE.ceiling, Basis.INFERENCE, cause.evidence)
 
 
 def _from_other_lines(scene: Scene, group: str, seq: int, ranked: list[list[int]]) -> bool:
