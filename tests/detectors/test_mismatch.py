@@ -108,6 +108,11 @@ def test_where_the_order_before_does_not_tell_who_broke_it_it_stays_a_tie(
     assert (found.kind, found.ranks) == (KIND, (0, 1))
 
 
+def test_another_size_of_the_same_operation_breaks_no_order() -> None:
+    found = after([both("ALLREDUCE", 17)] * 40, {0: ("ALLREDUCE", 1), 1: ("ALLREDUCE", 17)}).finds()
+    assert (found.kind, found.ranks) == (KIND, (0, 1))
+
+
 def test_three_ranks_in_three_operations_are_a_tie() -> None:
     found = meet({0: ("ALLREDUCE", {}), 1: ("BARRIER", {}), 2: ("ALLGATHER", {})}).passes(2).finds()
     assert (found.kind, found.ranks) == (KIND, (0, 1, 2))
