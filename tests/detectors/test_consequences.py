@@ -40,6 +40,14 @@ def test_what_was_seen_in_the_program_is_the_cause_of_what_is_computed() -> None
     assert [f.kind for f in without_consequences([explosion, risen])] == ["numerics.gradient_explosion"]
 
 
+@pytest.mark.parametrize("key", ["kept", "between", "discarded", "undivided"])
+def test_a_loss_that_goes_astray_with_gradients_that_are_accumulated_wrongly_follows_from_them(key: str) -> None:
+    follow = [finding(f"training.loss_{what}", 0) for what in ("spike", "divergence", "plateau")]
+    (one,) = without_consequences([proven("training.gradient_accumulation", key), *follow])
+    assert one.kind == "training.gradient_accumulation"
+    assert set(one.explains) >= {"training.loss_divergence", "training.loss_spike"}
+
+
 def test_a_rate_that_is_far_too_high_has_killed_the_units_without_a_gradient() -> None:
     follow = finding("numerics.gradient_vanishing", 0), finding("training.loss_spike", 0)
     high, over = proven("training.lr_fault", "high"), proven("training.lr_fault", "over")

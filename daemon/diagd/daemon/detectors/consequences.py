@@ -1,7 +1,8 @@
 """Which findings about what a training computes follow from which others: the deepest cause is told, and it alone.
 
 Whose rank shows it does not count: what one rank computes reaches the others through what they exchange. Gradients that
-are never cleared are told beside the explosion that they bring: the one says what to do, the other how bad it is.
+are never cleared are told beside an explosion that they bring, which leads with them and says how bad it has become;
+the loss that goes astray with them is no fault of its own.
 """
 
 from collections.abc import Iterable
@@ -29,11 +30,17 @@ FOLLOW: dict[str, tuple[str, ...]] = {
     "training.dead_parameters": ("training.loss_plateau",),
     "training.codebook_collapse": ("training.loss_spike", "training.loss_divergence", "training.loss_plateau"),
 }  # fmt: skip
+ASTRAY = ("training.loss_spike", "training.loss_divergence", "training.loss_plateau")
 WRONG_VALUES = ("divergence.gradient", "divergence.parameter", "numerics.", "training.loss_")
 # Likewise by the key of the cause.
 FOLLOW_CAUSE: dict[tuple[str, str], tuple[str, ...]] = {
     ("hang.collective_mismatch", "astray"): WRONG_VALUES,
     ("hang.group_cycle", "astray"): WRONG_VALUES,
+    ("training.gradient_accumulation", "kept"): ASTRAY,
+    ("training.gradient_accumulation", "between"): ASTRAY,
+    ("training.gradient_accumulation", "discarded"): ASTRAY,
+    ("training.gradient_accumulation", "undivided"): (*ASTRAY, "numerics.gradient_explosion"),
+    ("training.gradient_accumulation", "cleared"): ("training.loss_plateau", "training.dead_parameters"),
     ("training.lr_fault", "negative"): ("numerics.gradient_explosion", "training.loss_spike"),
     ("training.lr_fault", "high"): ("numerics.gradient_vanishing", "training.loss_spike"),  # its units are dead
 }

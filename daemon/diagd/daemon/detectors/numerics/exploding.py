@@ -56,11 +56,11 @@ def exploded(curve: Curve) -> tuple[int, float, float] | None:
 
 
 def adds_up(curve: Curve) -> tuple[int, float, float] | None:
-    """The same of gradients that are never cleared."""
+    """The same of gradients that are never cleared; what adds up below an explosion is told as that alone (kept.py)."""
     if len(curve.values) < LEAST_SAMPLES:
         return None
     began = float(curve.values[0])
-    above = curve.values > min(max(HIGH, KEPT_TIMES * began), TIMES * began)
+    above = curve.values > max(HIGH, KEPT_TIMES * began)
     below = np.flatnonzero(~above)
     if not above[-WIDTH:].all():
         return None
@@ -93,13 +93,15 @@ def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Findin
         f" out of its range since step {step}"
     )
     text += f", most in {worst[0]}" if worst else ""
+    if since is not None:  # the cause first
+        never = f"{words.verb(ranks, 'never clears', 'never clear')} the gradients (zero_grad)"
+        text = f"{words.ranks_text(ranks)} {never}, so each step adds all earlier ones: {text}"
     told = [
         seen(f"norm over all gradients {figure(found[r][1])} at first, {figure(found[r][2])} now", r, step)
         for r in ranks[:8]
     ]
     told += [seen(f"norm of the gradient of {name}: {figure(value)}", rank) for name, value in _norms(scene, rank)[:3]]
     if since is not None:
-        text += "; they are never cleared (zero_grad), so each step adds all earlier ones"
         kept = Evidence(
             "before each backward pass the gradients of the step before are still there", "probe", rank, since
         )
