@@ -122,6 +122,26 @@ def test_rewards_that_were_never_different() -> None:
     assert Learning({name: values[:20] for name, values in run.items()}).kinds() == []
 
 
+@pytest.mark.parametrize(
+    ("every", "count", "said"),
+    [
+        (10, 10, []),
+        (10, 12, [("zero_advantage", "info")]),  # as rewards that are rare begin
+        (60, 6, []),
+        (40, 12, [("zero_advantage", "warning")]),
+        (1, 29, []),
+    ],
+)
+def test_rewards_that_were_never_different_at_samples_that_lie_far_apart(
+    every: int, count: int, said: list[tuple[str, str]]
+) -> None:
+    run = Learning({})
+    signals(run.job.state, 0, "logged/reward_std", range(1, every * count + 1, every), [0.0] * count)
+    assert run.kinds() == said
+    signals(run.job.state, 0, "logged/reward_std", [every * count + 1], [0.1])
+    assert run.kinds() == []
+
+
 def test_tasks_that_are_solved_one_by_one_are_worth_knowing() -> None:
     spread = np.maximum(np.linspace(0.4, -0.1, 60) + 0.05 * rng(1).standard_normal(60), 0)
     run = logged(reward_std=steps(spread[:49], [0.01, 0, 0.02, 0, 0], np.zeros(20)), reward=np.linspace(0.2, 1, 74))

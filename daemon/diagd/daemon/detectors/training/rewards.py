@@ -25,6 +25,9 @@ PRINTED_FINE, PRINTED_RATE = 5e-7, 1e-5
 ZERO_FOR = 10  # samples
 ALREADY = 3  # samples
 NEVER_FOR = 30  # samples, where there has been no reward at all yet: the first ones may be hard to come by
+# Fewer are worth knowing where they lie so many steps apart in all, as what is logged seldom: each saw a policy that
+# had moved on. So far apart that is no longer a beginning.
+NEVER_FEW, NEVER_SPAN, NEVER_LONG = 10, 100, 300
 ABRUPT = 0.2  # of the highest spread: from above it to exactly 0 is no learning
 BEFORE = 10  # samples that show what the spread was
 TINY = 1e-7
@@ -121,7 +124,9 @@ def advantages(scene: Scene) -> Iterator[Finding]:
     reward = run.metric("reward")
     level = float(np.median(reward.curve.values[-ZERO_FOR:])) if reward is not None else None
     never = not len(before)
-    if never and count < NEVER_FOR:
+    span = int(metric.curve.last_step) - first
+    begins = count < NEVER_FOR and span < NEVER_LONG
+    if never and (count < NEVER_FEW or (begins and span < NEVER_SPAN)):
         return
     sudden = never or _is_sudden(metric, count)
     named = tuple(dict.fromkeys(m.name for m, _ in found))
@@ -130,12 +135,13 @@ def advantages(scene: Scene) -> Iterator[Finding]:
         f" {first}: all rewards of a group are equal, so that the policy learns nothing from them"
     )
     text += f" (reward {figure(level)})" if level is not None else ""
+    text += f", at none of the samples from the first {span} steps" if never and count < NEVER_FOR else ""
     text += "" if sudden else ". The spread went down little by little, as where the tasks are solved"
     key = "never" if never else "sudden" if sudden else "solved"
     why = cause(key, _WHY[key], 0.9, seen(f"{metric.name} 0 at {count} samples; the highest was"
                 f" {figure(float(metric.curve.values.max()))}", metric.rank, first),
                 basis=Basis.OBSERVATION if sudden else Basis.INFERENCE)  # fmt: skip
-    severity = Severity.WARNING if sudden else Severity.INFO
+    severity = Severity.WARNING if sudden and not (never and begins) else Severity.INFO
     yield finding("training.zero_advantage", severity, run.ranks, text, why,
                   names=named + _policy_loss(run), step=int(metric.curve.steps[-count + ZERO_FOR - 1]))  # fmt: skip
 
