@@ -280,6 +280,36 @@ def test_what_is_not_saved_with_the_model_is_a_meter_of_each_ranks_own_most_ofte
     assert (found.kind, found.severity) == ("divergence.buffer", Severity.INFO)
 
 
+@pytest.mark.parametrize(
+    ("written", "severity"),
+    [
+        ("32\t32\t0\t2500", Severity.INFO),
+        ("32\t32\t3\t2500", Severity.INFO),  # samples are drawn anew for each batch
+        ("32\t32\t20\t2500", Severity.WARNING),  # the same rows again, as of a codebook's
+        ("2500\t2500\t2500\t2500", Severity.WARNING),  # all of a statistic
+        ("400\t400\t0\t2500", Severity.WARNING),
+    ],
+)
+def test_a_table_of_which_each_rank_writes_the_rows_of_its_own_samples_is_worth_knowing(
+    written: str, severity: Severity
+) -> None:
+    made = training({DDP: same, replace(MEAN, name="Net.history"): own})
+    for rank in range(3):
+        made.state.signals.put_fact(rank, "buffers/rows", 8, f"Net.other\t9\t9\t9\t900\nNet.history\t{written}")
+    found = made.finds()
+    assert (found.kind, found.severity) == ("divergence.buffer", severity)
+    assert any("rows of this rank's own samples" in e.what for e in found.causes[0].evidence) is (
+        severity is Severity.INFO
+    )
+
+
+def test_a_table_that_not_all_ranks_are_known_to_write_so_is_told_as_any_buffer() -> None:
+    made = training({DDP: same, replace(MEAN, name="Net.history"): own})
+    for rank in range(2):
+        made.state.signals.put_fact(rank, "buffers/rows", 8, "Net.history\t32\t32\t0\t2500")
+    assert made.finds().severity is Severity.WARNING
+
+
 def test_buffers_that_differ_because_the_weights_do_are_no_fault_of_their_own() -> None:
     assert training({DDP: own, MEAN: own}).finds().kind == "divergence.parameter"
 

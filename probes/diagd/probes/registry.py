@@ -65,6 +65,7 @@ PROBES: tuple[ProbeSpec, ...] = (
     ProbeSpec("norms", ("torch.optim.optimizer",)),
     ProbeSpec("roundoff", ("torch.optim.optimizer",)),
     ProbeSpec("averages", ("torch.optim.optimizer",)),
+    ProbeSpec("own_rows", ("torch.optim.optimizer",)),
     ProbeSpec("forwards", ("torch.optim.optimizer",)),
     ProbeSpec("scaler", ("torch.amp.grad_scaler",), always=True),
     ProbeSpec("hyperparameters", ("torch.optim.optimizer",)),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container
 from dataclasses import replace
 
-from diagd.daemon.detectors import meant, words
+from diagd.daemon.detectors import meant, own_rows, words
 from diagd.daemon.detectors.copies import copies_apart
 from diagd.daemon.detectors.dealt_out import is_not_sent
 from diagd.daemon.detectors.differing import SEEN_TWICE, How, Parted, how_it_parted, parted_now
@@ -87,7 +87,8 @@ def _judged(state: JobState, entry: Entry, models: Models) -> Parted | None:
         one = parted_now(entry, "divergence.buffer", how, sure=False)
         unsaved = all(one.transient for one in entry.infos.values())  # a meter of what this rank sees, most often
         if entry.peers:
-            return replace(one, aside=unsaved)
+            said = own_rows.of_samples(state, entry)
+            return replace(one, aside=unsaved or bool(said), said=said)
         return replace(one, aside=True) if _counts_what_it_sees(entry, models) else None
     frozen = not (info.owned or info.trainable)
     kind = "divergence.frozen" if frozen else "divergence.parameter"
