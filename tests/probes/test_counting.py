@@ -2,10 +2,11 @@
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagd.probes.counting import STALE_AFTER, StepCounter
+from diagd.probes.counting import FIRST_ROUND, STALE_AFTER, StepCounter
 
 
 class Optimizer:
@@ -18,18 +19,31 @@ def test_one_optimizer_steps_as_often_as_the_training() -> None:
     assert counter.steps == 3
 
 
-def test_of_two_optimizers_the_one_that_steps_least_counts() -> None:
+def completed(counter: StepCounter, *order: object) -> int:
+    """How many training steps these steps have completed."""
+    return sum(counter.stepped(optimizer) for optimizer in order)
+
+
+@pytest.mark.parametrize("each", [1, 2, 3, FIRST_ROUND])
+@pytest.mark.parametrize("critic_first", [True, False])
+def test_of_two_optimizers_the_one_that_steps_least_counts(each: int, critic_first: bool) -> None:
     counter, critic, generator = StepCounter(), Optimizer(), Optimizer()
-    for _ in range(4):
-        for _ in range(5):
-            counter.stepped(critic)
-        counter.stepped(generator)
-    assert counter.steps in (4, 8)  # the critic's first five, before the generator was seen, were steps then
-    before = counter.steps
-    for _ in range(5):
-        counter.stepped(critic)
-    assert counter.steps == before
-    assert counter.stepped(generator)
+    order = [*[critic] * each, generator] if critic_first else [generator, *[critic] * each]
+    assert sum(completed(counter, *order) for _ in range(100)) == 100
+    assert completed(counter, *order) == 1
+    assert counter.steps == 101
+
+
+def test_many_steps_of_a_critic_for_each_of_the_generator_count_once_after_the_first_round() -> None:
+    counter, critic, generator = StepCounter(), Optimizer(), Optimizer()
+    completed(counter, *[critic] * 20, generator)
+    assert [completed(counter, *[critic] * 20, generator) for _ in range(50)] == [1] * 50
+
+
+def test_a_first_optimizer_that_trained_alone_before_has_made_these_steps() -> None:
+    counter, early, late = StepCounter(), Optimizer(), Optimizer()
+    assert completed(counter, *[early] * 12) == 12
+    assert [completed(counter, early, early, late) for _ in range(20)][1:] == [1] * 19
 
 
 def test_an_optimizer_for_each_parameter_makes_one_step_of_all() -> None:
@@ -38,8 +52,7 @@ def test_an_optimizer_for_each_parameter_makes_one_step_of_all() -> None:
         counter.stepped(optimizer)
     before = counter.steps
     for _ in range(10):
-        completed = [counter.stepped(optimizer) for optimizer in many]
-        assert completed == [False] * 99 + [True]
+        assert [counter.stepped(optimizer) for optimizer in many] == [False] * 99 + [True]
     assert counter.steps == before + 10
 
 
@@ -79,8 +92,8 @@ def test_steps_never_go_back_and_never_pass_the_busiest(order: list[int]) -> Non
     counter, optimizers = StepCounter(), [Optimizer() for _ in range(6)]
     last = 0
     for number in order:
-        completed = counter.stepped(optimizers[number])
-        assert completed == (counter.steps > last)
+        over = counter.stepped(optimizers[number])
+        assert over == (counter.steps > last)
         last = counter.steps
     assert last <= len(order)
 
