@@ -222,6 +222,7 @@ def test_equal_dropout_masks_are_worth_knowing_and_no_more() -> None:
     found = made.finds()
     assert (found.severity, found.names) == (Severity.INFO, ("rng", "dropout", "enc.drop", "dec.drop"))
     assert "drop the same elements" in found.summary
+    assert found.summary.endswith("(with accelerate: set_seed(seed, device_specific=True))")
     tell(made, 2, numbers(200, 624), range(21, 41))
     assert made.finds().severity is Severity.WARNING
 

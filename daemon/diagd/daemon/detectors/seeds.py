@@ -12,6 +12,7 @@ NEWEST = 8  # looks that tell what the steps draw
 NEARLY = 0.75  # of them
 LARGE = 128  # numbers drawn in a step: fewer can be a decision that all ranks take alike, or how a batch is mixed
 LARGE_OFFSET = 8  # of a device's generator: each kernel that draws adds 4 or more, a single one can be a decision too
+_APART = "Where that is not meant, seed each rank apart (with accelerate: set_seed(seed, device_specific=True))"
 
 
 def same_numbers(state: JobState, replicas: Replicas) -> Finding | None:
@@ -74,6 +75,8 @@ def _drawn_alike(state: JobState, ranks: tuple[int, ...], device: str) -> Findin
         f"{words.ranks_text(ranks)} {what} at every step since step {since}: their random number generators stand"
         " alike, so what is random averages over fewer samples than there are ranks"
     )
+    if only_dropout:  # as where a trainer seeds all alike by default; what is only worth knowing comes with no fix
+        text += f". {_APART}"
     names = ("rng", "dropout" if dropout is not None else "seed", *(dropout[1].split(",") if dropout else ()))
     evidence = Evidence(
         f"the state of the {'CUDA' if device else 'CPU'} generator is equal on all of them after each of {times} steps,"
