@@ -156,6 +156,24 @@ def test_what_is_not_understood_is_passed_over(pair: tuple[BoxWriter, BoxReader]
     assert boxes.phase(reader) == "checkpoint"
 
 
+@pytest.mark.parametrize(
+    ("phase", "begun_ns", "stepped_ns", "shown"),
+    [
+        (Phase.FORWARD, 70, 90, "other"),
+        (Phase.FORWARD, 95, 90, "forward"),
+        (Phase.FORWARD, 0, 90, "forward"),  # nothing tells where one begins
+        (Phase.FORWARD, 70, 0, "forward"),  # before the first step
+        (Phase.BACKWARD, 70, 90, "backward"),
+    ],
+)
+def test_what_comes_after_a_step_is_no_forward_pass_where_their_beginnings_are_told(
+    pair: tuple[BoxWriter, BoxReader], phase: Phase, begun_ns: int, stepped_ns: int, shown: str
+) -> None:
+    writer, reader = pair
+    writer.live[Live.PHASE], writer.live[Live.FORWARD_NS], writer.live[Live.STEP_NS] = phase, begun_ns, stepped_ns
+    assert boxes.phase(reader) == shown
+
+
 def test_members_may_be_listed_or_written_as_ranges() -> None:
     assert boxes.parse_ranks([0, 2]) == (0, 2)
     assert boxes.parse_ranks("0-2,5") == (0, 1, 2, 5)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from diagd.daemon.agent.signals import SignalReader
-from diagd.probes import batches, groups, inputs, randomness
+from diagd.probes import batches, data, groups, inputs, randomness
 from diagd.probes.box import signals as layout
 from diagd.probes.box.layout import MAX_DIMS, Flag, Live, Op
 from diagd.probes.box.writer import BoxWriter
@@ -82,6 +82,26 @@ def test_the_first_trained_forward_of_a_step_is_its_input(told: Callable[[], Tol
     assert found["data/input"][1] == found["data/input"][2]
     assert found["data/replicas"] == {1: "ddp 0:4:2"}
     assert found["data/dropout"] == {1: "1"}
+
+
+def test_the_beginning_of_a_forward_pass_is_told_by_its_wrapper(told: Callable[[], Told]) -> None:
+    live = STATE.live
+    assert live is not None
+    live[Live.FORWARD_NS] = 0
+    STATE.backward_depth = 1  # as a checkpoint's second forward pass
+    inputs._before((DistributedDataParallel(), torch.ones(2, 3)), {})
+    STATE.backward_depth = 0
+    assert live[Live.FORWARD_NS] == 0
+    inputs._before((DistributedDataParallel(), torch.ones(2, 3)), {})
+    assert live[Live.FORWARD_NS] > 0
+
+
+def test_a_batch_that_has_come_begins_it_too(told: Callable[[], Told]) -> None:
+    live = STATE.live
+    assert live is not None
+    live[Live.FORWARD_NS] = 0
+    data._after(object(), torch.ones(1))
+    assert live[Live.FORWARD_NS] > 0
 
 
 def test_a_wrapper_of_one_rank_is_as_none(told: Callable[[], Told]) -> None:

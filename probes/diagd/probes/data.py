@@ -27,6 +27,7 @@ def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _after(token: Any, result: Any) -> None:
     phases.enter(Phase.EVAL if STATE.evaluating else Phase.FORWARD)
+    phases.forward_begins()
     batches.fetched(token, result)
 
 

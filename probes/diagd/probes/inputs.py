@@ -21,6 +21,7 @@ from diagd.probes import (
     fingerprint,
     host_randomness,
     modes,
+    phases,
     placement,
     randomness,
     rows,
@@ -124,6 +125,7 @@ def _is_trained() -> bool:
 
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A wrapper's forward; FSDP2's hook is given the module and its arguments as such."""
+    phases.forward_begins()
     if not _wanted():
         if MODES.unsure and _is_trained():
             modes.look(_module_of(args), max(STATE.live[_STEP], 0))

@@ -11,7 +11,7 @@ from diagd.probes.native import load
 from diagd.probes.state import STATE
 
 _PHASE, _PHASE_NS, _TOTALS = int(Live.PHASE), int(Live.PHASE_NS), int(Live.PHASE_TOTALS)
-_COLLECTIVE = int(Phase.COLLECTIVE)
+_FORWARD_NS, _COLLECTIVE = int(Live.FORWARD_NS), int(Phase.COLLECTIVE)
 _KEPT_OVER_COLLECTIVE = tuple(map(int, load.KEPT_OVER_COLLECTIVE))
 _ident = threading.get_ident
 _now = time.monotonic_ns
@@ -65,6 +65,13 @@ def enter_in_python(chosen: int) -> None:
 
 
 enter: Callable[[int], None] = load.faster("enter", enter_in_python)
+
+
+def forward_begins() -> None:
+    """Say that what the phase shows is one: from a step on it is shown as that, so that its totals are the step's."""
+    live = STATE.live
+    if live is not None and not STATE.backward_depth and _ident() == STATE.trainer:
+        live[_FORWARD_NS] = _now()
 
 
 def _change(live: Any, before: int, chosen: int, now: int) -> None:

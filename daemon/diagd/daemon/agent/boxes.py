@@ -20,7 +20,14 @@ def time_s(box: BoxReader, slot: Live) -> float:
 
 
 def phase(box: BoxReader) -> str:
-    """What the rank is doing, in the schema's words."""
+    """What the rank is doing, in the schema's words.
+
+    A step that is over leaves it in its forward pass, as far as the box can tell. Where the beginnings of those are
+    told, and none has come since that step, it is in neither.
+    """
+    since_step = 0 < box.live(Live.FORWARD_NS) < box.live(Live.STEP_NS)
+    if since_step and box.live(Live.PHASE) == Phase.FORWARD:
+        return "other"
     return _name(Phase, box.live(Live.PHASE)).lower()
 
 

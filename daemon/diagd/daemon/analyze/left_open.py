@@ -17,6 +17,7 @@ def left_open(state: JobState, samples: int) -> list[str]:
     norms = [find(state, rank, "grad_norm") for rank in state.ranks()]
     if any(known) and not any(norms) and samples >= STILL:  # a loss may stand still because nothing is trained
         notes.append(
-            "no norm of gradients is logged (grad_norm): without it a loss within its noise, or a KL that stands still, is not judged"
+            "no norm of gradients is logged (grad_norm): without it a loss within its noise, or a KL that stands still,"
+            " is not judged"
         )
     return notes

@@ -59,6 +59,7 @@ class Live(IntEnum):
     STALE_CAST_STEP = 28  # the step whose forward pass was first seen to use old casts of weights; 0 none so far
     STALE_CAST_SITE = 29  # string: where the autocast region that keeps them was entered
     SAID_NS = 30  # when the main thread last wrote a line to standard output or standard error
+    FORWARD_NS = 31  # when a batch came, or a wrapper's forward was called: what follows a step alone is only guessed
     PHASE_TOTALS = 32  # ns in each phase so far, without the one that lasts: a slot for each, as numbered by Phase
 
 
