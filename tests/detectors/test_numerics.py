@@ -145,6 +145,15 @@ def test_the_operation_is_named_with_what_it_computed_and_the_line_that_calls_it
     assert "in the only line" in one.causes[0].text
 
 
+def test_what_the_model_made_of_finite_data_is_not_said_to_have_come_in_with_them() -> None:
+    made = run(1, loss=[1.0] * 20 + [math.nan] * 9)
+    made.state.signals.put_fact(0, "nonfinite/origin", 21, "made\tNet.stem.weight\t")
+    made.state.signals.put_fact(0, "nonfinite/places", 21, "/home/me/net.py\t12\tNorm.forward\tNet.0\tcalls")
+    (one,) = found(made)
+    assert "the data of the batch are finite" in one.summary
+    assert (one.causes[0].key, [place.frame.line for place in one.locations]) == ("operation", [12])
+
+
 def test_a_loss_that_climbs_until_it_overflows_has_updates_that_are_too_large() -> None:
     climb = [2.4, 5.1, 4e3, 3e9, 8e24]
     (one,) = found(run(1, loss=climb + [math.inf] * 9))

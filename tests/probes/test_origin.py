@@ -9,7 +9,7 @@ from tests.probes.scalars import backward, clean, look, told
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from diagd.probes import origin
+from diagd.probes import fed, origin
 from diagd.probes.box.layout import Live
 from diagd.probes.box.writer import BoxWriter
 
@@ -25,6 +25,7 @@ class House(nn.Module):
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
     origin.ORIGIN.__init__()  # type: ignore[misc]
+    fed.FED.__init__()  # type: ignore[misc]
     with clean():
         yield
 
@@ -182,6 +183,44 @@ def test_the_line_that_calls_the_operation_is_told_with_its_function(recording: 
 
 def test_the_line_that_called_backward_is_told_where_the_operation_is_in_none(recording: BoxWriter) -> None:
     assert place_of(recording, bad_batch)[-1] == "backward"
+
+
+class Norm(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("bad", "kept", "said"), [(False, True, "made"), (True, True, "input"), (False, False, "input")]
+)
+def test_what_the_model_made_of_finite_data_did_not_come_in_with_them(
+    recording: BoxWriter, bad: bool, kept: bool, said: str
+) -> None:
+    house = nn.Sequential(Norm(), nn.Linear(4, 2))
+    look(house)
+    batch = torch.full((3, 4), float("nan")) if bad else ones()
+    fed.take(torch, (batch,), {})
+    loss = house(batch).mean()
+    if not kept:
+        del batch
+    backward(loss)
+    origin_of, places = (told(recording).fact(0, f"nonfinite/{what}") for what in ("origin", "places"))
+    assert origin_of is not None
+    assert places is not None
+    assert origin_of[1].split("\t")[0] == said
+    if said == "made":
+        (place,) = {tuple(line.split("\t")) for line in places[1].splitlines()}
+        assert (int(place[1]), place[2]) == (Norm.forward.__code__.co_firstlineno + 1, "Norm.forward")
+        assert place[-1] == "calls"
+
+
+def test_data_of_which_not_all_was_seen_may_hold_it(recording: BoxWriter) -> None:
+    fed.take(torch, ({"x": ones()}, ones()), {})
+    assert not fed.was_finite(torch)
+    batch = ones()
+    fed.take(torch, (torch.arange(3),), {"x": batch})
+    assert fed.was_finite(torch)
 
 
 class Signed(torch.autograd.Function):

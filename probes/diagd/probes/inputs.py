@@ -18,6 +18,7 @@ from diagd.probes import (
     compiling,
     cost,
     exchanges,
+    fed,
     fingerprint,
     host_randomness,
     modes,
@@ -126,6 +127,8 @@ def _is_trained() -> bool:
 def _before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A wrapper's forward; FSDP2's hook is given the module and its arguments as such."""
     phases.forward_begins()
+    if _module_of(args) is args[0]:
+        fed.take(sys.modules["torch"], args[1:], kwargs)
     if not _wanted():
         if MODES.unsure and _is_trained():
             modes.look(_module_of(args), max(STATE.live[_STEP], 0))

@@ -4,8 +4,8 @@ The graph holds what the forward pass has kept for the backward one, in forward 
 such a value was given it by the one before, or made it; where none has, one did that keeps nothing of it.
 
 The fact `nonfinite/origin` holds the operation, the parameters behind it and what it computed, tabs between them; for
-the operation stands `input` where such values came in with the data, `weight` where a parameter holds them, and nothing
-where that is not known.
+the operation stands `input` where such values came in with the data, `made` where the data are finite and the model has
+made them before its first parameter, `weight` where a parameter holds them, and nothing where that is not known.
 What begins with "first seen" may have come from an operation before it that has kept nothing. The fact
 `nonfinite/places` holds the lines of the script's own code that call the operation, or else the one that called
 backward: file, line, function, modules and which of both, tabs between them, one line of text for each.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from diagd.probes import graph, later, makers, nodes, sites, spoken
+from diagd.probes import fed, graph, later, makers, nodes, sites, spoken
 from diagd.probes.named import NAMED
 from diagd.probes.signals import SIGNALS
 
@@ -28,6 +28,7 @@ GIVEN = "first seen in what {} was given"
 UNKNOWN = "?"
 NAMES = 6
 PLACES = 4  # more lines say nothing
+AHEAD = ("Div", "Log", "Sqrt", "Rsqrt", "Reciprocal", "Pow")  # which a model may normalise its input with
 
 
 class _Origin:
@@ -65,10 +66,18 @@ def look(root: Any, step: int, frame: FrameType | None = None) -> None:
     name = "" if word == UNKNOWN else nodes.operation(node)
     word = word.removeprefix(UNKNOWN)
     SIGNALS.fact("nonfinite/origin", f"{word or name}\t{', '.join([*names][:NAMES])}\t{why}", step)
-    lines, what = spoken.lines(name, frame) if why and not word else [], "calls"
+    lines, what = _lines(name, word, why, frame), "calls"
     if not 0 < len(lines) <= PLACES:
         lines, what = [line] if (line := _where_called(frame)) is not None else [], "backward"
     SIGNALS.fact("nonfinite/places", "\n".join(_told(line, what) for line in lines), step)
+
+
+def _lines(name: str, word: str, why: str, frame: FrameType | None) -> list[spoken.Line]:
+    """The script's own that call it, or, ahead of all parameters, that may have made it."""
+    if word == "made":
+        found = [line for one in AHEAD for line in spoken.lines(one, None, bare=True)]
+        return list(dict.fromkeys(found))
+    return spoken.lines(name, frame) if why and not word else []
 
 
 def _told(line: spoken.Line, what: str) -> str:
@@ -107,7 +116,7 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
         return node, "", f"the result of {name}" if makers.may_make(node) else SEEN.format(name)
     giver = next(_givers(node), None)
     if giver is None:
-        return node, "input", ""
+        return node, "made" if fed.was_finite(torch) else "input", ""
     if makers.hands_on(giver) and not own:
         return node, "", GIVEN.format(nodes.operation(node))
     return giver, f"what {nodes.operation(node)} was given" if own else "", ""

@@ -32,27 +32,28 @@ class Line(NamedTuple):
     modules: tuple[str, ...]
 
 
-def lines(operation: str, frame: FrameType | None) -> list[Line]:
+def lines(operation: str, frame: FrameType | None, *, bare: bool = False) -> list[Line]:
     """The lines of the script's own code that call it, those of modules first.
 
     Args:
         operation: As the graph calls it, as `Log`.
         frame: From which the stack is looked through, outwards.
+        bare: Only modules without parameters.
     """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operation).lower()
     sign, names = _SIGNS.get(operation), _NAMES.get(operation) or {snake, snake.replace("_", "")}
     found: dict[tuple[str, int], Line] = {}
-    for code, modules in _codes(frame):
+    for code, modules in _codes(frame, bare):
         for line in _calls(code, sign, names):
             found.setdefault((code.co_filename, line), Line(code.co_filename, line, code.co_qualname, modules))
     return list(found.values())
 
 
-def _codes(frame: FrameType | None) -> Iterator[tuple[CodeType, tuple[str, ...]]]:
+def _codes(frame: FrameType | None, bare: bool) -> Iterator[tuple[CodeType, tuple[str, ...]]]:
     """Each code of the script's own, once, with the modules whose method it is."""
     seen: set[int] = set()
     pending: list[tuple[CodeType, dict[str, Any], type | None, tuple[str, ...]]] = []
-    for cls, names in _modules().items():
+    for cls, names in _modules(bare).items():
         forward = getattr(cls, "forward", None)
         if isinstance(forward, FunctionType):
             pending.append((forward.__code__, forward.__globals__, cls, names))
@@ -80,12 +81,14 @@ def _function(name: str, known: dict[str, Any], kind: type | None) -> FunctionTy
     return None
 
 
-def _modules() -> dict[type, tuple[str, ...]]:
+def _modules(bare: bool) -> dict[type, tuple[str, ...]]:
     """By class, the names of the models' modules of it, where they are few."""
     torch = sys.modules["torch"]
     found: dict[type, tuple[str, ...]] = {}
     for title, model in inventory.models():
         for path, module in torch.nn.Module.named_modules(model):
+            if bare and next(module.parameters(), None) is not None:
+                continue
             path = inventory.own_path(path)
             found[type(module)] = (*found.get(type(module), ()), f"{title}.{path}" if path else title)
     return {kind: names if len(names) <= MODULES else () for kind, names in found.items()}

@@ -15,6 +15,7 @@ from diagd.daemon.state.model import Frame
 
 _SOURCES = {
     "input": "it comes in with the data of the batch, at",
+    "made": "the data of the batch are finite, and what the model makes of them ahead of a parameter is not, at",
     "weight": "its weights hold them already, and those of other ranks do not:",
 }
 NEVER = 1 << 62  # a step
@@ -64,7 +65,8 @@ def _of_loss(scene: Scene, ranks: tuple[int, ...], step: int, losses: dict[int, 
         by_operation = f"it {'is' if _only_seen(why) else 'comes from'} {why or operation}, behind"
         source = f"; {_SOURCES.get(operation, by_operation)}{where}"
         text += source if where else source.removesuffix(", behind").removesuffix(", at").removesuffix(":")
-        told.append(seen(f"first seen in: {operation}{where}", ranks[0], step, "probe"))
+        first = f"first seen in: {operation}{where}" if operation != "made" else "the model's input is finite"
+        told.append(seen(first, ranks[0], step, "probe"))
     if modules:
         text += f", in {' or '.join(dict.fromkeys(modules))}"
     ran = ran_away(scene, ranks[0], step) if operation not in _SOURCES else None
@@ -93,6 +95,12 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence],
     if operation == "input":
         text = "the batch holds such values already, or what is made of it before the first parameter comes in"
         return cause("data", text, 0.9, *told, basis=Basis.OBSERVATION)
+    if operation == "made":
+        text = "a division by 0, or a logarithm or a root of such a number, in what the model does before its first"
+        text += " parameter comes in"
+        if places and places[0].calls:
+            told.append(seen(f"called there: {' and '.join(place.text for place in places)}", source="probe"))
+        return cause("operation", text, 0.85, *told, basis=Basis.OBSERVATION)
     if operation == "weight":
         text = "a weight holds such values already: a step before, a load or the memory itself brought them"
         return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)
