@@ -116,6 +116,11 @@ def bad_batch(house: House) -> torch.Tensor:
     return found
 
 
+def with_targets(made: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[House], torch.Tensor]:
+    """The scores are finite, and what they are held against is not."""
+    return lambda house: made(house.attic(house.stairs(ones())), torch.full((3, 2), float("nan")))
+
+
 def bad_weight(house: House) -> torch.Tensor:
     with torch.no_grad():
         house.stairs.weight[0, 0] = float("inf")
@@ -146,6 +151,16 @@ def bad_weight(house: House) -> torch.Tensor:
         (root_below_zero, "Sqrt", "House.stairs", "the result of Sqrt"),
         (bad_batch, "input", "House.stairs", ""),
         (bad_weight, "weight", "House.stairs", ""),
+        (with_targets(nn.functional.mse_loss), "input", "House.attic", ""),
+        (with_targets(lambda scores, targets: (scores * targets).mean()), "input", "House.attic", ""),
+        (with_targets(lambda scores, targets: (targets * scores).mean()), "input", "House.attic", ""),
+        (
+            with_targets(lambda scores, targets: (targets - scores).abs().mean()),
+            "Abs",
+            "House.attic",
+            "first seen in what",
+        ),
+        (with_targets(lambda scores, targets: torch.where(scores > 9, scores, targets).sum()), "", "House.attic", ""),
     ],
 )
 def test_the_operation_is_named_with_the_parameters_behind_it(

@@ -15,6 +15,7 @@ _HAND_ON = frozenset({
     "Relu", "Tanh", "Sigmoid", "Threshold", "Hardtanh", "LeakyRelu", "Elu", "Gelu", "Silu", "Softplus", "View", "Clone",
     "UnsafeView", "T", "Transpose", "Permute", "Slice", "Select", "Cat", "Stack", "Expand", "Squeeze", "Unsqueeze",
     "Index", "Gather", "Clamp", "ClampMin", "ClampMax", "NativeDropout", "MaxPool2DWithIndices", "Neg", "Abs",
+    "Where", "MaskedFill", "Maximum", "Minimum", "Max", "Min", "IndexSelect", "IndexPut", "Unfold", "Split", "Reshape",
 })  # fmt: skip
 # Of finite numbers these make such a value only at the end of the dtype's range, which what runs away shows before.
 _RARELY = frozenset({"Add", "Sub", "Sum", "Mean", "Mul", "Mm", "Bmm", "Addmm", "Convolution", "ToCopy"})
@@ -39,6 +40,18 @@ class Made(NamedTuple):
 def hands_on(node: Any) -> bool:
     """Whether the operation can only hand on such a value, not make one of finite numbers."""
     return operation(node) in _HAND_ON
+
+
+def seldom_makes(node: Any) -> bool:
+    """The same, or of such numbers only as lie at the end of the dtype's range."""
+    return operation(node) in _HAND_ON | _RARELY
+
+
+def is_constant(node: Any, name: str) -> bool:
+    """Whether what it has kept by this name came in there from outside of the graph, as targets and weights do."""
+    place = 0 if name == "self" else 1 if name in _SECOND or name == "target" else None
+    following = node.next_functions
+    return place is not None and (place >= len(following) or following[place][0] is None)
 
 
 def may_make(node: Any) -> bool:

@@ -110,14 +110,17 @@ def _first(torch: Any, end: Any, found: list[tuple[int, Any, makers.Named]]) -> 
         only = makers.suspect(torch, end, kept)
         return (end, UNKNOWN, "") if only is None else (only, "", f"the result of {nodes.operation(only)}")
     tensor = bad[2]
-    own = any(name.startswith("result") and held is tensor for name, held in kept[id(node)].items())
+    names = [name for name, held in kept[id(node)].items() if held is tensor]
+    if any(makers.is_constant(node, name) for name in names):
+        return node, "input", ""
+    own = any(name.startswith("result") for name in names)
     if own and not makers.hands_on(node):
         name = nodes.operation(node)
         return node, "", f"the result of {name}" if makers.may_make(node) else SEEN.format(name)
     giver = next(_givers(node), None)
     if giver is None:
         return node, "made" if fed.was_finite(torch) else "input", ""
-    if makers.hands_on(giver) and not own:
+    if makers.seldom_makes(giver) and not own:
         return node, "", GIVEN.format(nodes.operation(node))
     return giver, f"what {nodes.operation(node)} was given" if own else "", ""
 

@@ -106,7 +106,12 @@ def _why(operation: str, why: str, places: list["_Place"], told: list[Evidence],
         return cause("weight", text, 0.9, *told, basis=Basis.OBSERVATION)
     if _only_seen(why):
         by = "by an operation before it that keeps nothing"
-        by = by if why.endswith("was given") else f"by it or {by}, or a row that is masked throughout"
+        given = why.endswith("was given")
+        by = (
+            f"{by}, or it came in there with the data"
+            if given
+            else f"by it or {by}, or a row that is masked throughout"
+        )
         text = f"{why}: made {by}"
         return cause("seen", text, 0.5, *told)
     if why and places and places[0].calls:
