@@ -196,6 +196,6 @@ def _note(found: dict[str, Any]) -> None:
         return
     _noted.clear()
     _noted.update(found)
-    groups.count()  # first: what it fell in was issued after the last heartbeat
     if not box.set_text(layout.ENDING, found):
         box.set_text(layout.ENDING, {**found, "frames": found["frames"][:5], "message": found["message"][:500]})
+    groups.count()  # what it fell in was issued after the last heartbeat
