@@ -100,7 +100,7 @@ def test_too_few_samples_to_judge_are_said_to_be(tmp_path: Path, steps: int, few
 def test_what_is_not_judged_without_a_norm_of_gradients_is_said(tmp_path: Path, more: str, said: bool) -> None:
     (tmp_path / "a.log").write_text("".join(f"step {n} loss {2.3 + n % 7 / 1000}{more}\n" for n in range(200)))
     (found,) = scan([tmp_path / "a.log"])
-    assert any("stands still is not judged" in note for note in found.report["notes"]) is said
+    assert any("stands still, is not judged" in note for note in found.report["notes"]) is said
 
 
 def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from diagd.daemon.detectors.training.curves import Floats, spread
 
 FIRST = 10  # one part in so many, from the beginning, is left out: biases are learned there
 CLEAR = 2.5  # standard errors of a fall that is one
-WITHIN = 2.0  # and so many more than is seen there may be
+WITHIN = 1.4  # and so many more than is seen there may be: what is told early is only worth knowing
 SMALL = 0.01  # of the level: a fall over the whole of a run that is none worth the name
 MOST = 0.1  # of the level: a fall that large is one, whatever the noise that hides it
 FAR = 4.0  # deviations: values are cut there, so that a few do not make the line
