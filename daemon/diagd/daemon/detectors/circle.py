@@ -151,8 +151,9 @@ def _summary(
     who = "" if tie else f"{words.ranks_text(culprits)} {said or out_of_order(culprits, waits)}: "
     if made:
         return words.shortened(f"{made}; so {steps} wait for each other in vain.")
+    more = f"; {said}" if tie and said else ""
     return words.shortened(
-        f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}."
+        f"{who}ranks {' → '.join(map(str, [*path, path[0]]))} wait for each other in a circle: {steps}{more}."
     )
 
 

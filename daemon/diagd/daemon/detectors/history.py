@@ -167,6 +167,18 @@ def stopped_sending(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     return tuple(sorted(found)) if len(found) < len(waits) else ()
 
 
+def sends_more(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
+    """Of ranks that all wait to send, those in a send beyond as many as they usually make in a step, by a new way.
+
+    Two sends face each other: each rank has what the other will want, and one must receive first. As there is more to
+    exchange in this step than in those before, their order does not tell which.
+    """
+    if any(wait.op.name != SEND for wait in waits.values()):
+        return ()
+    ranks = first_time(scene, waits)
+    return ranks if all(has_done_its_share(scene, rank, SEND) for rank in ranks) else ()
+
+
 def left_one_out(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
     """Of these ranks those in a collective that left out the send, or receive, that someone waits for.
 

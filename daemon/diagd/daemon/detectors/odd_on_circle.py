@@ -13,7 +13,7 @@ Waits = Mapping[int, Wait]
 
 
 class Odd(NamedTuple):
-    """The ranks, and what they have done in words; no ranks where nothing tells."""
+    """The ranks, and what they have done in words; no ranks where nothing tells, `said` then is of what hides it."""
 
     ranks: tuple[int, ...]
     said: str
@@ -31,6 +31,8 @@ def odd_on(scene: Scene, waits: Waits, *, unmatched: bool) -> Odd:
     if strays := before or astray(scene, waited_in(waits)):
         ranks = tuple(stray.rank for stray in strays)
         return Odd(ranks, f"{words.verb(ranks, 'has', 'have')} {strays[0].said}", ASTRAY)
+    if more := history.sends_more(scene, waits):
+        return Odd((), f"{words.ranks_text(more)} {words.verb(more, 'sends', 'send')} {_MORE}")
     for rule, one, several in _RULES:
         if ranks := rule(scene, waits, left):
             return Odd(ranks, words.verb(ranks, one, several), ASTRAY if rule is _alone else "")
@@ -111,6 +113,7 @@ _EARLY = "gone to a collective with fewer sends or receives than in the steps be
 _OUT = "gone on without the send or receive that all others have called there"
 _KEPT = "gone on with the same partners, while most ranks have turned to others"
 _WITHOUT = "gone on without a send that went before each receive until now"
+_MORE = "more in this step than in those before, so which of them should have received first is not known"
 # What is known, who is at fault by that, and it in words of one rank and of several; empty: no more than the order.
 _RULES: tuple[tuple[Rule, str, str], ...] = (
     (_left_out, f"has {_OUT}", f"have {_OUT}"),
