@@ -114,3 +114,48 @@ def test_a_region_in_which_it_is_switched_off_and_left_so_is_told_with_its_place
     if found:
         assert "assign (train.py:18)" in found[0].summary
         assert {place.frame.line for place in found[0].locations} == {18}
+
+
+LOOKED_AT = [3, 4, 13, 25, 41, 65, 97, 98, 99, 100, 113]
+
+
+def lost(shares: Sequence[float], off: int = 0, cut: int = 0) -> list[Finding]:
+    """What is said of two ranks of whose modules so much no longer ran under it at each look."""
+    made = job(2)
+    for rank in range(2):
+        signals(made.state, rank, "autocast/on", range(1, 114), [1.0] * (113 - off) + [0.0] * off)
+        signals(made.state, rank, "autocast/lost", LOOKED_AT[: len(shares)], shares)
+        signals(made.state, rank, "autocast/cut", range(114 - cut, 114), [1] * cut)
+    made.state.signals.put_fact(1, "autocast/lost", 98, "/job/train.py\t64\tforward")
+    made.state.signals.put_fact(1, "autocast/lost/of", 98, "16\tNet.blocks.0.f.0,Net.blocks.0.f.2")
+    return list(autocast_off(scene_of(made.state)))
+
+
+def test_modules_that_ran_under_it_until_a_region_inside_switches_it_off_are_told_with_the_place() -> None:
+    (found,) = lost([0, 0, 0, 0, 0, 0, 0.9, 0.9, 0.9])
+    assert (found.kind, found.ranks, found.step) == ("precision.autocast_off", (0, 1), 97)
+    assert found.names[:2] == ("autocast", "Net.blocks.0.f.0")
+    assert "and 14 more" in found.summary
+    assert {place.frame.line for place in found.locations} == {64}
+
+
+@pytest.mark.parametrize("shares", [
+    [0, 0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0.9],  # every 16th step alone, as a penalty in full precision
+    [0, 0, 0, 0, 0, 0, 0.9, 0.9],  # not long enough
+    [0, 0.9, 0.9, 0, 0.9, 0, 0.9, 0.9, 0.9],  # to and fro
+    [0.9] * 11,  # ever since it was looked at
+    [0, 0, 0, 0, 0, 0, 0.02, 0.02, 0.02],  # one of fifty
+])  # fmt: skip
+def test_of_other_modules_without_it_nothing_is_said(shares: Sequence[float]) -> None:
+    assert lost(shares) == []
+
+
+@pytest.mark.parametrize(("off", "cut", "keys"), [
+    (5, 0, []), (23, 0, ["region"]), (0, 5, []), (0, 23, ["cut"]),
+])  # fmt: skip
+def test_modules_without_it_are_no_matter_of_their_own_where_all_are_or_where_it_was_left_off(
+    off: int, cut: int, keys: list[str]
+) -> None:
+    found = lost([0, 0, 0, 0, 0, 0, 0.9, 0.9, 0.9], off, cut)
+    assert [one.causes[0].key for one in found] == keys
+    assert not any("Net.blocks" in one.summary for one in found)

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from diagd.probes import cutting, nodes, overflow, sites, turns
+from diagd.probes import cutting, nodes, overflow, sites, turns, uncast
 from diagd.probes.box.layout import Live
 from diagd.probes.compiling import around_eager
 from diagd.probes.fast import FAST, Fast
@@ -94,6 +94,8 @@ def _entering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if REGION.casts_to == _CODES["torch.float16"]:
             overflow.saw_halves()
     if REGION.open:
+        if not region._enabled:
+            uncast.switched_off(sys._getframe(2))
         return
     REGION.open = True
     FAST[Fast.CASTS] = 1

@@ -7,6 +7,8 @@ Signals, each at those steps only:
                                (a checkpoint that recomputes), the share that did so under it again
     forward/absmax/<module>    largest absolute value of an output in float16, of some modules in turn
 
+Which modules no longer run under it is told from here as well, see uncast.py.
+
 No hooks are placed where something was compiled: its guards would see them. The fact `autocast/swapped` comes from here
 too, see autocast.py.
 """
@@ -18,7 +20,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from diagd.probes import autocast, compiling, inventory, later, overflow, references, turns
+from diagd.probes import autocast, compiling, inventory, later, overflow, references, turns, uncast
 from diagd.probes.budget import BUDGET
 from diagd.probes.guard import EAGER, Probe
 from diagd.probes.signals import SIGNALS
@@ -84,7 +86,7 @@ def remove() -> None:
 
 
 def _following(step: int) -> int:
-    if PASS.open or PASS.calls:
+    if PASS.open or PASS.calls or uncast.PARTS.again:
         return step + 1
     return min([early for early in ALWAYS if early > step] + [turns.next_multiple(step, max(EVERY, BUDGET.stride))])
 
@@ -119,7 +121,7 @@ def _after_step(optimizer: Any) -> None:
         return
     PASS.step = step
     close()
-    if step in ALWAYS or (step % EVERY == 0 and BUDGET.affords(PASS.cost_ns)):
+    if step in ALWAYS or uncast.PARTS.again or (step % EVERY == 0 and BUDGET.affords(PASS.cost_ns)):
         _open()
 
 
@@ -130,17 +132,19 @@ def _open() -> None:
     PASS.began_ns = time.thread_time_ns()
     PASS.depth = PASS.calls = PASS.under = PASS.halves = PASS.seen_ns = 0
     PASS.turn += 1
+    uncast.begin()
     PASS.open = _place[0]()
 
 
 def _before_backward(_: Any) -> None:
     """The first backward pass of the step begins: what led to it has been seen."""
-    if not (PASS.calls or PASS.hidden) or PASS.repeating:
+    if not (PASS.calls or PASS.hidden or uncast.PARTS.off) or PASS.repeating:
         return
     began = time.thread_time_ns()
     references.tell(top for root in PASS.roots if (top := root()) is not None)
     if PASS.calls:
         SIGNALS.record("autocast/share", PASS.under / PASS.calls)
+    uncast.tell(name_of)
     if PASS.taken:
         _tell_largest()
     PASS.repeating = bool(PASS.hidden)
@@ -161,6 +165,7 @@ def close() -> None:
     """Take the hooks away."""
     while PASS.open:
         PASS.open.pop().remove()
+    uncast.end()
     PASS.halves_before, PASS.calls = PASS.halves, 0
     PASS.again, PASS.again_under, PASS.repeating = 0, 0, False
     PASS.hidden.clear()
@@ -204,6 +209,7 @@ def _first(parameters: dict[str, Any]) -> Any:
 def _count(torch: Any, module: Any, weight: Any) -> bool:
     """Count a call; whether it was under autocast."""
     under: bool = torch.is_autocast_enabled(weight.device.type)
+    _note_part(torch, module, weight, under)
     if PASS.repeating:
         if torch.is_grad_enabled() and id(module) in PASS.hidden:
             PASS.again += 1
@@ -214,6 +220,14 @@ def _count(torch: Any, module: Any, weight: Any) -> bool:
     elif under and weight.requires_grad:
         PASS.hidden.add(id(module))
     return under
+
+
+def _note_part(torch: Any, module: Any, weight: Any, under: bool) -> None:
+    """What runs neither in a region nor with gradients trains nothing; another thread's regions are its own."""
+    inside = autocast.REGION.open and threading.get_ident() == STATE.trainer
+    trains = weight.requires_grad and weight.dtype is torch.float32 and (under or inside or torch.is_grad_enabled())
+    if trains and not PASS.repeating:
+        uncast.note(module, under, inside)
 
 
 def _note_call(module: Any, parameters: dict[str, Any]) -> None:

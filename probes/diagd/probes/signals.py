@@ -20,6 +20,7 @@ Names, each with the unit that the script computes in:
     scaler/scale            the gradient scaler's factor
     scaler/skipped          1 where it left a step out, under the step under way
     autocast/on, /share     what a step casts to, and the share of the calls under it (autocast.py, forwards.py)
+    autocast/lost           share of the modules that ran under it before, and no longer do (uncast.py)
     forward/absmax/<module> largest output in float16; overflow/value: a product beyond its end (overflow.py)
     roundoff/<what>         updates of weights in half precision that are rounded away (roundoff.py)
     step/collectives        how often the ranks have met by the end of that step: collectives on groups of all of them

@@ -5,20 +5,18 @@ without it by turns (several models), and trainings that enter it only after a w
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
-from diagd.daemon.detectors import places, words
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
+from diagd.daemon.detectors import words
+from diagd.daemon.detectors.casting_parts import MUCH, finding, parts_off
+from diagd.daemon.detectors.finding import Evidence, Finding
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.signals import Series, SignalBook
 
 BEFORE, SINCE = 12, 8  # steps with it without a break, and then without it
 LOOKS = 3  # at forward passes, of which a few are looked at
-AGAIN = 2  # looks at backward passes
-MUCH = 0.3  # share of the modules' calls that ran under it
 NAMES = {1: "bfloat16", 2: "float16", 3: "another dtype"}
 
 
@@ -33,62 +31,7 @@ def autocast_off(scene: Scene) -> Iterator[Finding]:
             yield _off(ranks, stopped)
         return
     yield from _differing(scene.state, ranks)
-    yield from _recomputed(signals)
-    yield from _cut(signals)
-
-
-def _cut(signals: SignalBook) -> Iterator[Finding]:
-    """Regions in which something switches autocast off and leaves it off, at the newest steps one after the other."""
-    found: dict[int, int] = {}
-    for rank in signals.ranks("autocast/cut"):
-        on, cut = signals.series(rank, "autocast/on"), signals.series(rank, "autocast/cut")
-        if on is None or cut is None or len(cut) < SINCE or len(on) < SINCE:
-            continue
-        steps = cut.steps
-        if steps[-1] >= on.steps[-1] and steps[-1] - steps[-SINCE] <= 2 * SINCE:
-            gaps = np.flatnonzero(np.diff(steps) > SINCE)
-            found[rank] = int(steps[int(gaps[-1]) + 1 if len(gaps) else 0])
-    if not found:
-        return
-    ranks, step = tuple(sorted(found)), min(found.values())
-    facts = (fact for rank in ranks if (fact := signals.fact(rank, "autocast/cut")) is not None)
-    place = next((found_at for _, said in facts if (found_at := places.told(said)) is not None), None)
-    where = f" in {words.place_text(place)}" if place is not None else ""
-    text = (
-        f"something in the autocast region of {words.ranks_text(ranks)} switches autocast off{where} and not on again,"
-        f" since step {step}: what follows in the region runs in full precision"
-    )
-    told = tuple(
-        Evidence("autocast is off at the end of a region that has switched it on", "probe", rank, since)
-        for rank, since in sorted(found.items())[:4]
-    )
-    locations = tuple(Location(rank, place) for rank in ranks[:4]) if place is not None else ()
-    yield replace(_finding(ranks, "cut", text, told, step), locations=locations)
-
-
-def _recomputed(signals: SignalBook) -> Iterator[Finding]:
-    """Parts of the model that a checkpoint runs again in the backward pass, without the autocast that they ran under.
-
-    torch.utils.checkpoint restores it; gradients are otherwise taken at other values than the loss was made of.
-    """
-    found: dict[int, int] = {}
-    for rank in signals.ranks("autocast/again"):
-        again = signals.series(rank, "autocast/again")
-        if again is not None and len(again) >= AGAIN and (again.values[-AGAIN:] < MUCH).all():
-            under = np.flatnonzero(again.values >= MUCH)
-            found[rank] = int(again.steps[int(under[-1]) + 1 if len(under) else 0])
-    if not found:
-        return
-    ranks, step = tuple(sorted(found)), min(found.values())
-    text = (
-        f"{words.ranks_text(ranks)} {words.verb(ranks, 'runs', 'run')} modules again in the backward pass without the"
-        f" autocast that they ran under in the forward pass, at the latest since step {step}"
-    )
-    told = tuple(
-        Evidence("modules that ran under autocast with gradients off ran again with gradients on, and not under it",
-                 "probe", rank, since) for rank, since in sorted(found.items())[:4]
-    )  # fmt: skip
-    yield _finding(ranks, "recomputed", text, told, step)
+    yield from parts_off(signals)
 
 
 def _stopped(signals: SignalBook, rank: int) -> int | None:
@@ -131,7 +74,7 @@ def _off(ranks: tuple[int, ...], stopped: dict[int, int]) -> Finding:
         Evidence(f"no module runs in a region that casts since step {since}", "probe", rank, since)
         for rank, since in sorted(stopped.items())
     )[:4]
-    return _finding(culprits, "region" if not there else "rank", text, evidence, step)
+    return finding(culprits, "region" if not there else "rank", text, evidence, step)
 
 
 def _differing(state: JobState, ranks: tuple[int, ...]) -> Iterator[Finding]:
@@ -160,7 +103,7 @@ def _differing(state: JobState, ranks: tuple[int, ...]) -> Iterator[Finding]:
     shown = (*culprits[:2], *sorted(set(ranks) - set(culprits))[:2])
     evidence = tuple(Evidence(_casts_to(known[rank]), "probe", rank) for rank in shown)
     since = max(_steady_since(signals, rank) for rank in ranks)
-    yield _finding(culprits, "rank", text, evidence, since, kind)
+    yield finding(culprits, "rank", text, evidence, since, kind)
 
 
 def _steady_since(signals: SignalBook, rank: int) -> int:
@@ -190,12 +133,3 @@ def _steady(signals: SignalBook, rank: int) -> float | None:
     if share is not None and len(share) >= LOOKS and not share.values[-LOOKS:].any():
         return 0.0
     return float(on.values[-1])
-
-
-def _finding(
-    ranks: tuple[int, ...], key: str, text: str, evidence: tuple[Evidence, ...], step: int | None,
-    kind: str = "precision.autocast_off",
-) -> Finding:  # fmt: skip
-    cause = Cause(key, text, 0.9, Basis.OBSERVATION, evidence)
-    return Finding(kind, Severity.WARNING, ranks, words.shortened(text + "."), (cause,), names=("autocast",), step=step,
-                   sure=True, goes_on=True, key=f"autocast {key}")  # fmt: skip
