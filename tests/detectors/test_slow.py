@@ -253,6 +253,25 @@ def test_what_a_wrapper_sends_in_each_forward_is_communication_too(met: int, wor
     assert [f.kind for f in found] == (["slow.collective"] if said else [])
 
 
+@pytest.mark.parametrize(("met", "elements", "kind"), [
+    (30, 5_000_000, "slow.collective"), (30, 2_000, "slow.host"), (10, 5_000_000, "slow.host"),
+])  # fmt: skip
+def test_ranks_that_pass_many_times_as_much_are_long_in_that_whoever_has_the_cpus_meanwhile(
+    met: int, elements: int, kind: str
+) -> None:
+    """Who waits leaves the CPUs to others, and waits for one when its message has come."""
+    sends = Frame("_distributed_broadcast_coalesced", "/lib/torch/nn/parallel/distributed.py", 2363, user=False)
+    training = Training(2).crowded(0, 1, others=0.8)
+    training.elements = 1_000
+    training.goes(8).crowded(0, 1, others=1.4)
+    training.elements = elements
+    for rank in range(2):
+        training.seen(rank, sends, TRAIN, role="rank", times=met).seen(rank, TRAIN, role="sample", times=40 - met)
+    found = training.goes(8, all_with_more("forward", 0.08, cpu=0.068, run_delay_s=0.045)).finds()
+    assert (found.kind, found.ranks) == (kind, (0, 1))
+    assert ("5.0 million elements in a step where it was 1000" in found.summary) is (kind == "slow.collective")
+
+
 @pytest.mark.parametrize(("phase", "more", "said"), [("collective", 0.013, True), ("forward", 0.04, False)])
 def test_all_are_inside_operations_though_the_root_comes_out_of_them_last(phase: str, more: float, said: bool) -> None:
     """It sends to each of the others, and so is late for what follows without any work of its own."""

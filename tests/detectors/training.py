@@ -48,6 +48,7 @@ class Training:
         self.backward_site: Frame | None = None
         self.shutdown_s: float | None = None  # of all ranks' interpreters
         self.closely = True  # whether the operations are read, too, as is done every few seconds
+        self.elements = -1  # of each operation; not known
         self._place = 0
         self._looked_s = 0.0
 
@@ -67,7 +68,9 @@ class Training:
             self._place += 1
             for rank, placed in enumerate(self.ranks):
                 at_s = began_s + mine[rank] + 1e-4 * number
-                op = Operation("ALLREDUCE", "0", self._place, source="flight recorder", entered_s=at_s)
+                op = Operation(
+                    "ALLREDUCE", "0", self._place, source="flight recorder", entered_s=at_s, numel=self.elements
+                )
                 placed.entered = [*placed.entered[-255:], op]
         for placed, work, own_s in zip(self.ranks, works, mine, strict=True):
             for name, s in work.items():

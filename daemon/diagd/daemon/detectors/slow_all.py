@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from diagd.daemon.detectors import slowness, words
+from diagd.daemon.detectors import slowness, volume, words
 from diagd.daemon.detectors.finding import Basis, Cause, Finding
 from diagd.daemon.detectors.lateness import lateness
 from diagd.daemon.detectors.scene import Scene
@@ -28,7 +28,8 @@ def slowed(scene: Scene, steps: Current, least_part: float = SOME_PART) -> Findi
     excess = {r: slowness.against(now, [usual], now.step_s - usual.step_s) for r, (now, usual) in slowed.items()}
     # Of these very steps: meetings from before they became slow would tell of ranks that come together.
     met = lateness(scene.state, min(now.since_s for now, _ in slowed.values()))
-    made = of_all(scene, excess, met, {r: steps.now[r].paused_s for r in excess})
+    grown = volume.grown(scene.state, {r: usual for r, (_, usual) in slowed.items()})
+    made = of_all(scene, excess, met, {r: steps.now[r].paused_s for r in excess}, grown)
     if made is None:
         return None
     kind, key, why = made

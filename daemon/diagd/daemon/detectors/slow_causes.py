@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from diagd.daemon.detectors import contention, looks, partners, slowness
+from diagd.daemon.detectors import contention, looks, partners, slowness, volume
 from diagd.daemon.detectors.finding import Basis
 from diagd.daemon.detectors.lateness import Lateness
 from diagd.daemon.detectors.observed import Observed, observed
@@ -15,7 +15,9 @@ PART = 0.5  # what makes up so much of the excess explains it
 CONTENDED_PART = 0.2
 OWN_PART = 0.25  # of the excess in the ranks' own phases: the whole machine is slower, not what lies between ranks
 INSIDE_PART = 0.6  # of the excess of each rank, in operations: nobody works so much longer that the others wait for it
+MET_PART = 0.5  # of the looks at each rank, in operations: fewer may have been so before
 QUIET_SHARE = 0.1  # ranks arrive together where nobody costs more
+_MET = "all are in it most of the time"
 
 
 def of_one(scene: Scene, rank: int, others: list[int], step_s: float, excess: Excess) -> Observed:
@@ -46,25 +48,38 @@ def may_be_backward(excess: Excess) -> bool:
     return excess.part(excess.largest_phase()) < PART
 
 
-def _are_met_together(scene: Scene, excess: dict[int, Excess]) -> bool:
-    """Whether looks met all ranks in operations: also those that a wrapper issues in phases of the ranks' own."""
-    met = [share for r in excess if (share := looks.in_meetings(scene.state, r)) is not None]
-    worked = median(e.cpu_part for e in excess.values())
-    return len(met) > 1 and min(met) >= INSIDE_PART and worked < OWN_PART
+def _are_met_together(scene: Scene, excess: dict[int, Excess], *, grown: bool) -> bool:
+    """Whether looks met all ranks in operations for most of what their steps take longer.
+
+    So also those that a wrapper issues in phases of the ranks' own. Where messages have `grown`, what the main threads
+    compute more is copying them; else it may be work.
+    """
+    met = {r: share for r in excess if (share := looks.in_meetings(scene.state, r)) is not None}
+    worked = 0.0 if grown else median(e.cpu_part for e in excess.values())
+    if len(met) < 2 or min(met.values()) < MET_PART or worked >= OWN_PART:
+        return False
+    return all(s * excess[r].step_s - excess[r].met_s >= INSIDE_PART * excess[r].total_s for r, s in met.items())
 
 
 def of_all(
-    scene: Scene, excess: dict[int, Excess], found: list[Lateness], paused_s: dict[int, float]
+    scene: Scene,
+    excess: dict[int, Excess],
+    found: list[Lateness],
+    paused_s: dict[int, float],
+    grown: volume.Grown | None = None,
 ) -> tuple[str, str, str] | None:
     """The same for all ranks together; None where they have more to compute, which is no fault.
 
     Args:
         paused_s: By rank, seconds for each step that lay beside the steps.
+        grown: What they pass to each other, where that has grown.
     """
     if median(e.part("data") for e in excess.values()) >= PART:
         return "slow.data", "data", "the input comes late"
+    met = _are_met_together(scene, excess, grown=grown is not None)
+    more = met and grown is not None  # who waits for longer messages leaves its CPU to others, and waits for it again
     host = [cause for r, e in excess.items() if (cause := slowness.host_cause(e, paused_s[r])) is not None]
-    if 2 * len(host) > len(excess):
+    if 2 * len(host) > len(excess) and not (more and host[0][0] in contention.KEYS):
         return contention.kind(host[0][0]), *host[0]
     in_python = median(e.part("collective") for e in excess.values())
     # In a backward pass that waits for gloo the thread uses no CPU; with a device it never does, so that tells nothing.
@@ -77,13 +92,14 @@ def of_all(
     if partners.send_lately(scene.state):
         return None  # time in operations is also time in which a stage waits for another's work
     delay = median(e.host.get(slowness.DELAY, 0.0) / e.total_s for e in excess.values())
-    if on_cpu and delay >= CONTENDED_PART:
+    if on_cpu and delay >= CONTENDED_PART and not more:
         return None  # gloo's own threads need CPUs of the same host
-    if _are_met_together(scene, excess):
-        return "slow.collective", "communication", "the communication itself is slow: all are in it most of the time"
+    passed = f", {grown.said}" if grown is not None else ""
+    if met:
+        return "slow.collective", "communication", f"the communication itself is slow: {_MET}{passed}"
     own = [e.own_part for e in excess.values()]
     if median(own) >= OWN_PART or max(own) >= PART:
         return None  # of one alone, too: the others wait for it, as for an evaluation on rank 0
     if together and max(in_python, in_backward) >= PART:
-        return "slow.collective", "communication", "the communication itself is slow: they arrive together"
+        return "slow.collective", "communication", f"the communication itself is slow: they arrive together{passed}"
     return None

@@ -98,6 +98,8 @@ class Excess:
     expected_delay_s: float = 0.0  # what it waits more for a CPU because it computes more, or as all ranks do
     crowd: dict[str, float] = field(default_factory=dict)  # CPUs in use by others than it, now
     crowd_more: dict[str, float] = field(default_factory=dict)  # of that, above the others, or above before
+    step_s: float = 0.0  # as it is now
+    met_s: float = 0.0  # of it, spent in operations by the others, or before
 
     def part(self, phase: str) -> float:
         """The part of the excess that lies in a phase."""
@@ -142,6 +144,7 @@ def against(
         max(total_s, 1e-9), over(now.phases, [o.phases for o in others]),
         now.cpu_s - median(o.cpu_s for o in others), over(now.host, [o.host for o in others]),
         _expected_delay_s(now, others, beside), now.crowd, over(now.crowd, crowds) if all(crowds) else {},
+        now.step_s, median(o.phases.get("collective", 0.0) for o in others),
     )  # fmt: skip
 
 

@@ -104,6 +104,8 @@ class Pace:
     # not ended, or of what comes after the last.
     _whole: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
     arrivals: OrderedDict[tuple[str, int, str], float] = field(default_factory=OrderedDict)  # (group, place, source)
+    # By group and place: when it was entered, and of how many elements; of collectives, as the flight recorder tells.
+    sizes: OrderedDict[tuple[str, int], tuple[float, int]] = field(default_factory=OrderedDict)
     # What it has passed to and from one other rank, with when it was entered; only what is over.
     passed: OrderedDict[tuple[float, str, str, int], Operation] = field(default_factory=OrderedDict)
     frames: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_FRAMES))
@@ -161,8 +163,12 @@ class Pace:
                 self.arrivals[op.group, op.seq, source] = op.entered_s
             elif op.p2p:
                 self.p2p_s = max(self.p2p_s, op.entered_s)
+            if source != "probe" and op.seq > 0 and op.numel >= 0 and not op.p2p:
+                self.sizes[op.group, op.seq] = op.entered_s, op.numel
         while len(self.arrivals) > KEPT_ARRIVALS:
             self.arrivals.popitem(last=False)
+        while len(self.sizes) > KEPT_ARRIVALS:
+            self.sizes.popitem(last=False)
 
     def _note_passed(self, detail: Detail) -> None:
         pairs = {group.name for group in detail.groups if len(group.ranks) == 2}
