@@ -4,8 +4,8 @@ Nothing is kept alive: the script holds its batch until the backward pass, or it
 these, to which nothing may refer weakly.
 """
 
-import weakref
 from typing import Any
+from weakref import ref
 
 from diagd.probes import makers
 from diagd.probes.state import STATE
@@ -18,28 +18,25 @@ class _Fed:
     """This process's."""
 
     def __init__(self) -> None:
-        self.tensors: list[weakref.ref[Any]] = []
-        self.whole = False  # these are all of its floating-point tensors
+        self.given: list[Any] = []  # a weak reference to each tensor of floats, and of what else was given its type
 
 
 FED = _Fed()
 
 
 def take(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A wrapper's forward is called with these."""
+    """A wrapper's forward is called with these: in each step, so all else is left until somebody asks."""
     if STATE.backward_depth:
         return
-    given = [*args, *kwargs.values()]
-    found = [one for one in given if type(one) is torch.Tensor and one.is_floating_point()]
-    FED.tensors = [weakref.ref(one) for one in found[:MOST]]
-    FED.whole = len(found) <= MOST and not any(isinstance(one, list | tuple | dict) for one in given)
+    tensor, given = torch.Tensor, (*args, *kwargs.values()) if kwargs else args
+    FED.given = [ref(one) if type(one) is tensor and one.is_floating_point() else type(one) for one in given]
 
 
 def was_finite(torch: Any) -> bool:
-    """Whether all of it is known to be."""
-    held = [tensor for ref in FED.tensors if (tensor := ref()) is not None]
-    if not FED.whole or not held or len(held) < len(FED.tensors):
+    """Whether all of its floating-point tensors are known to be."""
+    if any(one in (list, tuple, dict) for one in FED.given):
+        return False  # which may hold more of them
+    held: list[Any] = [one() for one in FED.given if type(one) is ref]
+    if not 0 < len(held) <= MOST or any(one is None or one.device.type != "cpu" for one in held):
         return False
-    if any(one.device.type != "cpu" for one in held) or sum(one.numel() for one in held) > ELEMENTS:
-        return False
-    return all(makers.finite(torch, one) for one in held)
+    return sum(one.numel() for one in held) <= ELEMENTS and all(makers.finite(torch, one) for one in held)
