@@ -134,11 +134,18 @@ class Job:
         return self.waits(rank, "RECV", peer=peer, tag=tag, **more)
 
     def wants_key(self, rank: int, key: str, **more: Any) -> Self:
-        return self.waits(rank, "STORE_GET", detail=key, **more)
+        return self.looked_at().waits(rank, "STORE_GET", detail=key, **more)
+
+    def looked_at(self) -> Self:
+        """Each rank's stack is known: nothing of the script's runs beside its main thread."""
+        for rank, placed in self.ranks.items():
+            if placed.detail.stack is None:
+                self.stack(rank, at("step", line=50), TRAIN)
+        return self
 
     def makes_store(self, rank: int, workers: int, **more: Any) -> Self:
         """It makes a TCPStore that waits for so many workers."""
-        return self.waits(rank, "STORE_JOIN", detail="127.0.0.1:4000", numel=workers, **more)
+        return self.looked_at().waits(rank, "STORE_JOIN", detail="127.0.0.1:4000", numel=workers, **more)
 
     def creates_group(self, rank: int, count: int, **more: Any) -> Self:
         """It is inside new_group, its `count`th."""

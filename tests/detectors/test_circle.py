@@ -9,6 +9,22 @@ from diagd.daemon.detectors.scene import scene_of
 from diagd.daemon.state.model import Group
 
 
+def test_a_send_that_a_thread_of_a_rank_may_make_is_waited_for() -> None:
+    waiting = job(2, hang_after_s=10).looked_at().waits(0, "BARRIER", seq=61).receives(1, 0)
+    assert waiting.passes(3).finds().severity == Severity.CRITICAL
+    waiting.beside(0, "sender", at("push", line=9))
+    assert waiting.finds().severity == Severity.WARNING
+    found = waiting.passes(9).finds()
+    assert (found.kind, found.severity) == ("hang.p2p_unmatched", Severity.CRITICAL)
+    assert "RECV" in found.waits + found.summary
+
+
+def test_ranks_that_met_in_different_operations_of_one_group_are_past_all_help() -> None:
+    apart = job(2).looked_at().waits(0, "BARRIER", seq=61).waits(1, "ALLGATHER", seq=61)
+    apart.beside(0, "sender", at("push", line=9))
+    assert apart.passes(3).finds().severity == Severity.CRITICAL
+
+
 def two_groups_in_opposite_order() -> Job:
     return job(2, groups={"a": (0, 1), "b": (0, 1)}).waits(0, seq=4, group="a").waits(1, seq=9, group="b")
 

@@ -60,6 +60,14 @@ def test_short_waits_are_not_spoken_of() -> None:
     assert waiting.passes(0.5).finds().kind == "hang.rank_blocked"
 
 
+def test_a_job_without_steps_that_has_run_many_operations_is_past_its_start() -> None:
+    spins = two_wait_for_rank_2(warm=False).outside(2, phase="init").works(2, "cpu")
+    assert spins.passes(10).find() == ()
+    for placed in spins.ranks.values():
+        placed.facts.operations = 60
+    assert spins.passes(1).finds().kind == "slow.straggler"
+
+
 def test_a_job_with_slow_steps_is_given_longer_waits() -> None:
     slow = job(3).train(0, 1, 2, step_s=10).passes(40).rest(0, 1, 2)
     slow.waits(0, seq=9).waits(1, seq=9).outside(2).works(2, "cpu", "frames").passes(20)
@@ -176,7 +184,8 @@ def test_who_holds_the_file_lock_that_a_rank_waits_for_is_said(pid: int | None, 
     note = f"in flock on /cache/build.lock, held by process {owner}"
     found = stuck.outside(2, "build", line=7, syscall="flock", note=note).passes(11).finds()
     assert (found.kind, found.ranks, found.causes[0].key) == ("hang.rank_blocked", (2,), key)
-    assert f"is blocked in flock() for a lock that {who} holds in build" in found.summary
+    waits = " while it waits in ALLREDUCE #120 of group 0 itself," if pid is None else ""
+    assert f"is blocked in flock() for a lock that {who} holds{waits} in build" in found.summary
 
 
 def test_a_read_that_never_ends_is_named() -> None:

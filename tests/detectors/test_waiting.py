@@ -16,6 +16,28 @@ def test_a_key_that_no_one_is_left_to_set_is_told_at_once() -> None:
     assert "plan/3" in found.summary
 
 
+@pytest.mark.parametrize(("by", "at_once"), [("thread", False), ("process", False), ("tracker", True)])
+def test_a_key_that_a_thread_or_process_beside_the_ranks_may_set_is_waited_for(by: str, at_once: bool) -> None:
+    waiting = job(2, hang_after_s=10).wants_key(0, "plan/3").waits(1, seq=8)
+    if by == "thread":
+        waiting.beside(1, "uploader", at("upload", line=9))
+    else:
+        tracker = "python -c from multiprocessing.resource_tracker import main"
+        waiting.with_child(1, "python service.py" if by == "process" else tracker, 77)
+    found = waiting.passes(5).finds()
+    assert (found.kind, found.severity) == ("hang.store_wait", Severity.CRITICAL if at_once else Severity.WARNING)
+    assert ("may still do so" in found.causes[0].text) is not at_once
+    assert waiting.passes(6).finds().severity == Severity.CRITICAL
+
+
+def test_what_runs_beside_ranks_is_known_once_they_were_looked_at() -> None:
+    unseen = job(2).wants_key(0, "plan/3").waits(1, seq=8)
+    for rank in (0, 1):
+        unseen._detail(rank, stacks=())
+    assert unseen.passes(2).find() == ()
+    assert unseen.passes(3).finds().severity == Severity.CRITICAL
+
+
 def test_ranks_that_want_the_same_key_are_one_finding() -> None:
     found = job(3).wants_key(0, "go").wants_key(1, "go").wants_key(2, "go").passes(2).finds()
     assert (found.kind, found.ranks) == ("hang.store_wait", (0, 1, 2))
@@ -153,7 +175,7 @@ def test_a_worker_that_has_done_much_since_it_came_is_no_culprit_either() -> Non
 def test_of_a_store_for_a_part_of_the_ranks_it_is_not_known_who_is_missing() -> None:
     found = job(4).makes_store(0, workers=2).waits(1, seq=120).waits(2, seq=120).waits(3, seq=120).passes(3).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (0,), (1, 2, 3))
-    assert "program's secret" in found.causes[0].text
+    assert "ranks should have is not known" in found.causes[0].text
 
 
 def test_a_worker_that_is_still_on_its_way_is_no_more_than_late() -> None:

@@ -208,5 +208,14 @@ def test_ranks_that_became_slow_as_the_job_ended_are_not_told_of_at_the_end() ->
     slow = incident(kind="slow.straggler", severity="warning", peak_severity="warning", opened_at=100.0)
     for opened_s, said in ((97.0, "no incident"), (94.0, "1 incident")):
         told = report({**slow, "opened_at": opened_s})
-        told["job"]["ended_at"] = 100.0
+        told["job"] |= {"ended_at": 100.0, "exit_code": 0}
         assert said in summary_lines(told, said_after_s=18.0, slow_after_s=5.0)[0]
+    told["job"]["exit_code"] = 1
+    told["incidents"][0]["opened_at"] = 97.0
+    assert "1 incident" in summary_lines(told, said_after_s=18.0, slow_after_s=5.0)[0]
+
+
+def test_what_is_left_out_of_a_summary_is_counted() -> None:
+    short = incident(state="resolved", severity="warning", peak_severity="warning", opened_at=100.0, resolved_at=106.0)
+    said = summary_lines(report(short, incident()), said_after_s=18.0)[0]
+    assert said.endswith("first hang.data_starved (rank 1), but for 1 short wait that nobody was told of.")

@@ -85,7 +85,7 @@ def _never_joined(state: JobState) -> list[dict[str, Any]]:
             "attempt": detail.attempt,
         }
         for rank, detail in state.candidates.items()
-        if detail.exit is not None or (state.details and rank < state.world_size)
+        if rank not in state.details and (detail.exit is not None or (state.details and rank < state.world_size))
     ]
 
 

@@ -42,6 +42,9 @@ def find_report(source: str | None) -> Found:
         if (kept := read_report(folder)) and source in (None, *_names(folder), kept["job"]["id"]):
             found = _judged(kept, Path(kept.get("folder", folder)), folder)
             return found if source else replace(found, caveat="\n".join(filter(None, [found.caveat, without_diagd()])))
+    begun = [folder for folder in finished if source and folder.name.startswith(source)]
+    if len(begun) == 1 and source != begun[0].name:
+        return find_report(begun[0].name)
     raise _none(source, [folder.name for folder in finished])
 
 

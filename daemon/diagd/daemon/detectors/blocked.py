@@ -41,7 +41,7 @@ def blocked(scene: Scene, root: Root) -> Finding:
     holder = _holder(scene, root)
     rests = how_it_rests(root)
     beside = "" if holder else companions.awaited(root.detail, rests)
-    how = rests + (f" for a lock that {holder} holds" if holder else beside)
+    how = rests + (f" for a lock that {holder} holds{_where_holder_waits(scene, holder)}" if holder else beside)
     idle, signs = _idle_text(root)
     evidence = [seen(scene, root), Evidence(f"{idle}: {signs}", "kernel", root.rank)]
     if root.life.same_stack_looks >= SAME_STACK_LOOKS:
@@ -84,6 +84,13 @@ def _holder(scene: Scene, root: Root) -> str:
     details = scene.state.details.values()
     rank = next((d.rank for d in details if pid == d.pid or pid in {c.pid for c in d.children}), None)
     return f"rank {rank}" if rank is not None else f"process {pid}"
+
+
+def _where_holder_waits(scene: Scene, holder: str) -> str:
+    """In words, where the rank that holds the lock waits itself, maybe for those that want it."""
+    kind, _, number = holder.partition(" ")
+    wait = scene.graph.wait(int(number)) if kind == "rank" else None
+    return f" while it waits in {words.op_text(wait.op)} itself," if wait is not None else ""
 
 
 def _key(root: Root, how: str) -> str:

@@ -10,6 +10,7 @@ from diagd.daemon.detectors.ledger import UNNAMED, minority
 from diagd.daemon.detectors.odd_on_circle import Odd, left_alone, odd_on, out_of_order
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
+from diagd.daemon.detectors.waiting import may_be_helped
 from diagd.daemon.state.model import Detail
 
 HISTORY_S = 8.0  # by then it has come, or will not come
@@ -29,6 +30,8 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     kind = _kind(kinds, {w.op.group for w in waits.values()})
     if _history_is_coming(scene, waits):
         return None
+    young = min(scene.age_s(w) for w in waits.values()) < scene.state.hang_after_s
+    helped = young and kind != "hang.collective_mismatch" and may_be_helped(scene, component)
     makers, made = named_apart(scene, waits)
     odd = Odd(makers, "") if makers else odd_on(scene, waits, unmatched=kind == "hang.p2p_unmatched")
     tags = _tags_apart(waits)
@@ -38,7 +41,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     locations = tuple(place for r in culprits for place in places.at_wait(scene.state.detail(r), waits.get(r)))
     return Finding(
         kind=kind,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if helped and not scene.failed(component) else Severity.CRITICAL,
         ranks=culprits,
         waiting_ranks=tuple(sorted({*component, *dependents} - set(culprits))),
         group=first.op.group or None,

@@ -8,8 +8,18 @@ SHOWN = 3
 FOR_A_CHILD = frozenset({"wait4", "waitid"})
 FROM_A_CHILD = FOR_A_CHILD | {"read", "poll", "select", "ppoll", "pselect6"}  # its end, or what it prints
 COMMAND = 60  # characters
+_OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "compile_worker")
 LOCK = "waits for a lock"
 _FOR_ITS_CHILD = ", for its child"
+
+
+def works_beside(detail: Detail) -> bool:
+    """Whether something of the rank's own runs beside its main thread, which may do what others wait for."""
+    return bool(_threads(detail) or [child for child in _children(detail) if not _serves_python(child)])
+
+
+def _serves_python(child: Child) -> bool:
+    return any(name in child.command for name in _OF_PYTHON)
 
 
 def awaited(detail: Detail, how: str) -> str:

@@ -237,7 +237,7 @@ def _lost_worker(death: Death) -> bool:
 
 
 def _by(death: Death) -> str:
-    ends = [child.exit for child in death.detail.children if child.role == "worker" and child.exit]
+    ends = [child.exit for child in death.detail.children if child.role == "worker" and child.exit not in ("", "0")]
     return f" ({ends[0]})" if ends else " by a signal, or crashed"
 
 

@@ -18,6 +18,7 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 DYING_S = 5.0
 LOOKS_S = 5.0  # by then a rank that stands still has been looked at often enough, if it can be
 RAN_OUT_S = 1.0  # no time-out of a wait is shorter
+BEGUN = 16  # operations: a job that has run so many is past its start, also one that makes no steps
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
 
@@ -56,8 +57,9 @@ def _is_leaving(root: Root) -> bool:
 
 
 def _late_s(scene: Scene, root: Root) -> float:
-    step = int(scene.state.columns.step[root.rank])
-    return FIRST_STEP_LATE_S if step < 1 and root.life.idle_s < QUIET_S else scene.late_s
+    c = scene.state.columns
+    begins = int(c.step[root.rank]) < 1 and int(c.operations[root.rank]) < BEGUN
+    return FIRST_STEP_LATE_S if begins and root.life.idle_s < QUIET_S else scene.late_s
 
 
 def _stands_still_alone(scene: Scene, root: Root) -> bool:

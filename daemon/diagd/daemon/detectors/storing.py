@@ -1,11 +1,13 @@
 """The root of the waits waits for the store: for a key, or for the workers of a store of the script's own."""
 
+from dataclasses import replace
+
 from diagd.daemon.detectors import places, store_apart, store_keys, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
-from diagd.daemon.detectors.waiting import all_waiting
+from diagd.daemon.detectors.waiting import all_waiting, is_looked_at, may_be_helped
 from diagd.daemon.state.model import Operation
 
 MOST_SHOWN = 4  # waits that are told as evidence
@@ -20,9 +22,12 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
     """Ranks that wait for the same thing of the store: None while that may just take its time."""
     waits = [w for r in ranks if (w := scene.graph.wait(r)) is not None]
     age_s = min(scene.age_s(w) for w in waits)
+    everyone = range(scene.state.world_size)
     closed = all_waiting(scene)
-    if age_s < (PROVEN_S if closed else scene.late_s) and not scene.failed(ranks):
+    if age_s < (PROVEN_S if closed and is_looked_at(scene, everyone) else scene.late_s) and not scene.failed(ranks):
         return None
+    helped = may_be_helped(scene, everyone)
+    closed = closed and not helped
     wait = waits[0]
     joins = wait.op.name == "STORE_JOIN"
     keys = () if joins else store_keys.missed(scene, (w.op for w in waits))
@@ -42,6 +47,8 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
         cause = Cause("apart", _APART, 0.8 if closed else 0.6, Basis.INFERENCE, (*apart, *told))
     else:
         cause = _key(scene, keys[0], missing, closed, told)
+    if helped and not missing:
+        cause = replace(cause, text=f"{cause.text}; a thread or process beside the ranks may still do so")
     return Finding(
         kind="hang.store_wait", severity=_severity(scene, ranks, age_s, closed), ranks=culprits,
         waiting_ranks=waiting, op_name=wait.op.name, names=keys or (wait.op.detail,), causes=(cause,),
@@ -96,10 +103,10 @@ def _key(
     scene: Scene, key: str, owners: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]
 ) -> Cause:  # fmt: skip
     siblings = _setters(scene, key)
-    text = "the key was never set: which rank should have set it is the program's secret"
-    text += f", most likely {words.ranks_text(siblings)}" if siblings else ""
+    text = "the key was not set, and which rank is to set it is not known"
+    text += f": most likely {words.ranks_text(siblings)}" if siblings else ""
     if owners:
-        text = f"the key was never set: in keys like it, {words.ranks_text(owners)} has always had that number"
+        text = f"the key was not set: in keys like it, {words.ranks_text(owners)} has always had that number"
     before = tuple(Evidence(f"set {op.detail!r} before", "probe", r) for r, op in _sibling_sets(scene, key)[:2])
     return Cause("key", text, 0.9 if closed else 0.6, Basis.OBSERVATION, shown + before)
 
@@ -155,7 +162,7 @@ def _join_said(scene: Scene, wait: Wait, ranks: tuple[int, ...], missing: tuple[
 def _workers(scene: Scene, wait: Wait, missing: tuple[int, ...], closed: bool, shown: tuple[Evidence, ...]) -> Cause:
     text = "the store waits for all its workers, and some never make theirs"
     if not missing:
-        text += f"; which of the job's {scene.state.world_size} ranks should have is the program's secret"
+        text += f"; which of the job's {scene.state.world_size} ranks should have is not known"
     elsewhere = tuple(
         Evidence(f"in {words.op_text(other.op)} instead", other.op.source, r)
         for r in missing[:MOST_SHOWN]

@@ -92,4 +92,5 @@ def with_victims(scene: Scene, finding: Finding) -> Finding:
     if not stands or not finding.waiting_ranks:
         return finding
     victims = victims_of(scene, finding.ranks, finding.waiting_ranks)
-    return finding if victims.alike or not victims.direct else replace(finding, waits=victims.listed())
+    alike = victims.alike and victims.direct[0][0].startswith(finding.op_name or words.UNNAMED_TEXT)
+    return finding if alike or not victims.direct else replace(finding, waits=victims.listed())

@@ -1,6 +1,8 @@
 """The root of the waits waits itself, and for no rank: for others to join, or in an operation that all have entered."""
 
-from diagd.daemon.detectors import places, words
+from collections.abc import Iterable
+
+from diagd.daemon.detectors import companions, places, words
 from diagd.daemon.detectors.creating import other_order
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import life_of
@@ -13,6 +15,18 @@ _RESTS = frozenset({"nanosleep", "clock_nanosleep", "flock", "fcntl"})
 def all_waiting(scene: Scene) -> bool:
     """Whether no rank is left that could end anyone's wait: each has ended, or waits in vain."""
     return all(scene.state.status(r).gone or _in_vain(scene, r) for r in range(scene.state.world_size))
+
+
+def may_be_helped(scene: Scene, ranks: Iterable[int]) -> bool:
+    """Whether a thread or a process beside one of these ranks' main threads may end their wait."""
+    alive = [rank for rank in ranks if rank in scene.state.details and not scene.state.status(rank).gone]
+    return any(companions.works_beside(scene.state.detail(rank)) for rank in alive)
+
+
+def is_looked_at(scene: Scene, ranks: Iterable[int]) -> bool:
+    """Whether it is known by now what runs beside these ranks' main threads, as far as it can be."""
+    details = [scene.state.detail(rank) for rank in ranks if not scene.state.status(rank).gone]
+    return scene.state.from_dumps or all(detail.stack is not None for detail in details)
 
 
 def _in_vain(scene: Scene, rank: int) -> bool:

@@ -6,6 +6,8 @@ from diagd.daemon.detectors.ledger import UNNAMED
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.model import Frame, Operation
 
+UNNAMED_TEXT = "operation"
+
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """Name ranks briefly: "rank 3", "ranks 0-2,5"; "no rank" for none."""
@@ -48,7 +50,7 @@ def op_text(op: Operation, with_size: bool = False) -> str:
         return "new_group"
     size = f" {size_text(op)}" if with_size and size_text(op) else ""
     number = f" #{op.seq}" if op.seq > 0 else ""
-    name = "operation" if op.name == UNNAMED else op.name
+    name = UNNAMED_TEXT if op.name == UNNAMED else op.name
     return f"{name}{size}{number}" + (f" of group {op.group}" if op.group else "")
 
 

@@ -103,11 +103,14 @@ def summary_lines(report: Json, said_after_s: float = 0.0, slow_after_s: float =
         slow_after_s: Likewise of ranks that became slow so shortly before the job's end.
     """
     ended_s = report["job"].get("ended_at")
+    slow_after_s = 0.0 if report["job"].get("exit_code") else slow_after_s  # what it was at when it fell is told
     incidents = [one for one in report["incidents"] if not _was_short(one, said_after_s, slow_after_s, ended_s)]
     notes = unwatched(report.get("notes") or [])
     attempt = report["job"].get("attempt") or 0
     ranks = _ranks_and_steps(report["ranks"], attempt) if report["ranks"] or not notes else "No rank was watched"
     verdict = _incidents(incidents, attempt, ended_s) if report.get("judged", True) else "not judged"
+    if short := len(report["incidents"]) - len(incidents):
+        verdict += f", but for {short} short wait{'s' * (short > 1)} that nobody was told of"
     code = report["job"].get("exit_code")
     if code and not incidents:  # the launcher itself, or what it was to start, has failed
         verdict += f", and the command ended with exit code {code}"

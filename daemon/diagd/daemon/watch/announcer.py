@@ -59,8 +59,8 @@ class Announcer:
             self._write(text + "\n")
 
     def _is_due(self, incident: Incident, now_s: float) -> bool:
-        if incident.id in self._said and incident.is_open and _slows(incident):
-            # Its cause may seem another for a while.
+        slow = incident.kind.startswith("slow.") and incident.severity is not Severity.CRITICAL
+        if incident.id in self._said and incident.is_open and slow:  # its cause may seem another for a while
             return now_s - self._changed[incident.id][1] >= self._warn_after_s
         if incident.id in self._said:
             return incident.is_open or self._said[incident.id][1] is not Severity.INFO
