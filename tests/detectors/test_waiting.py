@@ -31,11 +31,12 @@ def test_a_key_that_a_thread_or_process_beside_the_ranks_may_set_is_waited_for(b
 
 
 def test_what_runs_beside_ranks_is_known_once_they_were_looked_at() -> None:
-    unseen = job(2).wants_key(0, "plan/3").waits(1, seq=8)
+    unseen = job(2, hang_after_s=10).wants_key(0, "plan/3").waits(1, seq=8)
     for rank in (0, 1):
         unseen._detail(rank, stacks=())
     assert unseen.passes(2).find() == ()
-    assert unseen.passes(3).finds().severity == Severity.CRITICAL
+    assert unseen.passes(3).finds().severity == Severity.WARNING
+    assert unseen.looked_at().finds().severity == Severity.CRITICAL
 
 
 def test_ranks_that_want_the_same_key_are_one_finding() -> None:

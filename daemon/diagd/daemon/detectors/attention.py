@@ -10,6 +10,7 @@ from diagd.daemon.state.job import JobState
 QUIET_S = 1.2  # nothing was done in the program for so long
 QUIET_STEPS = 2.0  # or for so many usual steps
 QUIET_FIRST_STEP_S = 5.0
+BEGUN = 16  # operations: a job that has run so many is past its start, also one that makes no steps
 MOST_RANKS = 64  # looked at in one go
 ARRIVALS_S = 60.0  # so often it is looked who arrives late, where nothing points to it,
 ARRIVALS_PART = 0.5  # and ever more seldom: after so much of the time that the job has run,
@@ -106,7 +107,8 @@ def _not_compared(state: JobState, rank: int) -> bool:
 
 def _quiet(state: JobState, rank: int) -> bool:
     c = state.columns
-    patience_s = max(QUIET_S, QUIET_STEPS * usual_wait_s(state)) if c.step[rank] >= 1 else QUIET_FIRST_STEP_S
+    begun = c.step[rank] >= 1 or c.operations[rank] >= BEGUN
+    patience_s = max(QUIET_S, QUIET_STEPS * usual_wait_s(state)) if begun else QUIET_FIRST_STEP_S
     # Up to when it was seen last: a job that is in order is not looked at each second.
     return float(c.seen_s[rank]) - float(c.program_moved_s[rank]) >= patience_s
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from diagd.daemon.detectors import dumped, elsewhere, words
+from diagd.daemon.detectors.attention import BEGUN
 from diagd.daemon.detectors.blocked import blocked, is_stuck
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, life_of
@@ -18,7 +19,6 @@ QUIET_S = 3.0  # no sign of life for so long: it is called stuck already, but on
 DYING_S = 5.0
 LOOKS_S = 5.0  # by then a rank that stands still has been looked at often enough, if it can be
 RAN_OUT_S = 1.0  # no time-out of a wait is shorter
-BEGUN = 16  # operations: a job that has run so many is past its start, also one that makes no steps
 _PAUSES = ("checkpoint", "eval")  # one rank is expected to be late in these
 
 

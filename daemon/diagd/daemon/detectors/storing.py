@@ -24,10 +24,11 @@ def store_wait(scene: Scene, ranks: tuple[int, ...]) -> Finding | None:
     age_s = min(scene.age_s(w) for w in waits)
     everyone = range(scene.state.world_size)
     closed = all_waiting(scene)
-    if age_s < (PROVEN_S if closed and is_looked_at(scene, everyone) else scene.late_s) and not scene.failed(ranks):
+    looked = is_looked_at(scene, everyone)
+    if age_s < (PROVEN_S if closed and looked else scene.late_s) and not scene.failed(ranks):
         return None
     helped = may_be_helped(scene, everyone)
-    closed = closed and not helped
+    closed = closed and looked and not helped
     wait = waits[0]
     joins = wait.op.name == "STORE_JOIN"
     keys = () if joins else store_keys.missed(scene, (w.op for w in waits))
