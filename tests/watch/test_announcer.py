@@ -2,8 +2,9 @@
 
 from tests.aggregator.fakes import incident
 
-from diagd.daemon.detectors.finding import Severity
+from diagd.daemon.detectors.finding import Location, Severity
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.state.model import Frame
 from diagd.daemon.watch.announcer import Announcer
 
 
@@ -41,6 +42,15 @@ def test_a_long_wait_is_said_and_its_end_in_one_line() -> None:
     assert heard.after(known, 18.0) == ["warning open\nbecause\ndo\n"]
     known.resolved_s = known.opened_s + 20.0
     assert heard.after(known, 20.0)[1:] == ["warning resolved\n"]
+
+
+def test_a_place_that_becomes_known_better_is_said_once_more() -> None:
+    heard, known = Heard(), incident(severity=Severity.CRITICAL)
+    heard.after(known, 0.0)
+    for line in (9, 16, 9):
+        known.locations = (Location(1, Frame("evaluate", "/job/train.py", line)),)
+        heard.after(known, 1.0)
+    assert heard.lines[1:] == ["critical open\n"]
 
 
 def slows() -> Incident:

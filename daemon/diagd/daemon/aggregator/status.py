@@ -37,7 +37,7 @@ def status(loop: JobLoop) -> dict[str, Any]:
         "source": "watch",
         "now": loop.state.now_s,
         "job": job_status(loop),
-        "ranks": [_rank(loop, rank, late_s.get(rank)) for rank in loop.state.ranks()],
+        "ranks": [*(_rank(loop, rank, late_s.get(rank)) for rank in loop.state.ranks()), *_not_joined(loop.state)],
         "groups": _groups(loop),
         "incidents": [incident.as_json() for incident in loop.book.incidents],
         "notes": job_notes(loop.state),
@@ -78,6 +78,21 @@ def _rank(loop: JobLoop, rank: int, late_s: float | None) -> dict[str, Any]:
         "last_seen_at": float(columns.seen_s[rank]),
         "rss_bytes": int(columns.rss_bytes[rank]),
     }
+
+
+def _not_joined(state: JobState) -> list[dict[str, Any]]:
+    """Processes that the ranks wait for: they were to become one, and have not come to that."""
+    return [
+        {
+            "rank": rank, "node": detail.node, "host": detail.host, "pid": detail.pid,
+            "state": "running" if detail.exit is None else "killed" if detail.exit.signal else "exited",
+            "exit": str(detail.exit) if detail.exit is not None else None, "step": None, "step_seconds": None,
+            "phase": "init", "seconds_since_progress": None, "wait": None, "late_seconds": None,
+            "last_seen_at": state.now_s, "rss_bytes": 0,
+        }
+        for rank, detail in sorted(state.candidates.items())
+        if state.details and rank not in state.details and rank < state.world_size
+    ]  # fmt: skip
 
 
 def _wait(loop: JobLoop, rank: int) -> dict[str, Any] | None:

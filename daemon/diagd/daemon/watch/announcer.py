@@ -29,6 +29,7 @@ class Announcer:
         self._warn_after_s = WARN_AFTER_RATIO * hang_after_s
         self._said: dict[str, tuple[object, ...]] = {}
         self._changed: dict[str, tuple[tuple[object, ...], float]] = {}  # since when each is as it is
+        self._places: dict[str, tuple[object, ...]] = {}  # that were said of each, the first two
         self._lines: dict[str, frozenset[str]] = {}  # of each incident that was said in full
 
     def restore(self, incidents: Sequence[Incident]) -> None:
@@ -41,9 +42,21 @@ class Announcer:
             gist = _gist(incident)
             if self._changed.get(incident.id, ((), 0.0))[0] != gist:
                 self._changed[incident.id] = gist, now_s
-            if self._said.get(incident.id) != gist and self._is_due(incident, now_s):
+            if (self._said.get(incident.id) != gist or self._is_placed_anew(incident)) and self._is_due(
+                incident, now_s
+            ):
                 self._said[incident.id] = gist
+                self._note_place(incident)
                 self.say("\n".join(self._news(incident)))
+
+    def _is_placed_anew(self, incident: Incident) -> bool:
+        """Whether the place of what stands still is known better now than it was said: told once more, not again."""
+        said = self._places.get(incident.id)
+        stands = incident.is_open and incident.severity is Severity.CRITICAL and incident.kind.startswith("hang.")
+        return stands and said is not None and len(said) == 1 and said[0] != _place(incident)
+
+    def _note_place(self, incident: Incident) -> None:
+        self._places[incident.id] = (*self._places.get(incident.id, ()), _place(incident))[:2]
 
     def _news(self, incident: Incident) -> list[str]:
         """What to say of it: of one that was said in full and has grown, only the lines that are new."""
@@ -72,6 +85,11 @@ class Announcer:
             return True
         patience_s = min(GOES_ON_S, self._warn_after_s) if _slows(incident) else self._warn_after_s
         return now_s - incident.opened_s >= patience_s
+
+
+def _place(incident: Incident) -> object:
+    frame = incident.locations[0].frame if incident.locations else None
+    return (frame.file, frame.line) if frame is not None else None
 
 
 def _slows(incident: Incident) -> bool:
