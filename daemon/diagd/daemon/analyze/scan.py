@@ -18,13 +18,14 @@ from diagd.daemon.aggregator.judging import Judge, default_judge
 from diagd.daemon.aggregator.reporting import job_report
 from diagd.daemon.analyze.feeding import to_feed
 from diagd.daemon.analyze.left_open import left_open
+from diagd.daemon.analyze.nonfinite import KIND, NonFinite
 from diagd.daemon.analyze.places import Places
 from diagd.daemon.artifacts.columns import Floats, Ints, Key
 from diagd.daemon.artifacts.merging import Notes, merged
 from diagd.daemon.artifacts.reading import Reading
 from diagd.daemon.artifacts.sources import RunFiles, runs_of
 from diagd.daemon.artifacts.stepping import Stretch
-from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.errors import DiagdError
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.incidents.over import GONE_S
@@ -138,6 +139,7 @@ class _Feed:
     judge: Judge = field(init=False)
     book: Any = field(init=False)
     _places: Places = field(default_factory=Places)
+    _losses: NonFinite = field(init=False)
     longest: int = 0  # samples of the metric that has the most
     # What the last looks found: evidence comes and goes with its samples, and one look that misses it ends nothing.
     _lately: deque[list[Finding]] = field(default_factory=lambda: deque(maxlen=LOOKS))
@@ -148,6 +150,7 @@ class _Feed:
     def __post_init__(self) -> None:
         self.state = JobState(job_id=self.name, metric_names=self.names, now_s=self.newest_s)
         self.state.started_s = self.newest_s
+        self._losses = NonFinite(self.names)
         self.judge = default_judge()
         self.book = self.judge.make_book([])
 
@@ -160,6 +163,7 @@ class _Feed:
                 self.state.signals.put_fact(key[0], PREFIX + key[1], 0, f"decimals {decimals}")
         kept = {key: to_feed(values, every) for key, (_, values) in stretch.samples.items()}
         self._places.note(stretch, kept)
+        self._losses.take(stretch)
         thinned = {key: (s[kept[key]], v[kept[key]]) for key, (s, v) in stretch.samples.items()}
         for part in self._windows(thinned):
             self._put(part)
@@ -234,10 +238,17 @@ class _Feed:
         self._judge()
         self._judge()
         stands = {(finding.kind, finding.key): finding for found in (*lately, self._lately[-1]) for finding in found}
+        over, standing = self._losses.findings(self._nonfinite_since())
+        self.book.update([*self._lately[-1], *over, *standing], self.state)
         now_s = self.state.now_s
         self.state.now_s += GONE_S + _TICK_S  # for the book alone: no rank has been silent meanwhile
-        self.book.update(list(stands.values()), self.state)
+        self.book.update([*stands.values(), *standing], self.state)
         self.state.now_s = now_s
+
+    def _nonfinite_since(self) -> int | None:
+        """The first step at which the loss that is trained on, or its gradients, were found not to be finite."""
+        steps = (i.step or 0 for i in self.book.incidents if i.kind == KIND and i.severity != Severity.INFO)
+        return min(steps, default=None)
 
     def scanned(self, notes: Notes) -> Scanned:
         """The report."""

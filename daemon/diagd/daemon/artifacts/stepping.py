@@ -28,6 +28,8 @@ class Stretch:
     share: float = 1.0  # of all bytes of its stream, that the samples have come from
     # Of metrics whose steps are not known: the line of each sample; None where its place is that of its epoch.
     counted: Mapping[Key, Ints | None] = field(default_factory=dict)
+    # Of metrics of which a restart repeats steps: all samples in the order of lines, these too.
+    in_order: Mapping[Key, tuple[Ints, Floats]] = field(default_factory=dict)
 
     @property
     def last_step(self) -> int:
@@ -85,7 +87,7 @@ class Stepping:
                 if len((found := self._own(column, lines, places, runs, run))[0])
             }  # fmt: skip
             if samples:
-                yield Stretch(run, samples, decimals)
+                yield Stretch(run, samples, decimals, in_order=self._in_order(piece, lines, places, runs, run))
         self._lines_before += piece.lines
 
     def _settle_counts(self, piece: Piece) -> None:
@@ -118,7 +120,7 @@ class Stepping:
         return lines, values
 
     def _placed(self, lines: Ints, steps: Ints, values: Floats, epochs: tuple[Ints, Floats]) -> tuple[Ints, Ints, Ints]:
-        """Lines of the leading metric, their places on the common counter (NO_STEP: a repetition), and their runs."""
+        """Lines of the leading metric, their places on the common counter (see `_repeated`), and their runs."""
         known = steps >= 0
         lines, steps, values = lines[known], steps[known], values[known]
         counter = self._counter
@@ -149,7 +151,8 @@ class Stepping:
                 counter.base = self._before_epoch(counter.epoch)
         if counter.count < _AROUND:
             counter.level = float(np.median(values[:_AROUND]))
-        places[:] = np.where(steps + counter.base < counter.top, NO_STEP, steps + counter.base)
+        on_counter = steps + counter.base
+        places[:] = np.where(on_counter < counter.top, _repeated(on_counter), on_counter)
         rises = np.diff(steps)
         if rises.any():
             counter.gap = int(rises[rises > 0][-1])
@@ -196,17 +199,33 @@ class Stepping:
 
     def _own(self, column: Column, lines: Ints, places: Ints, runs: Ints, run: int) -> tuple[Ints, Floats]:
         """A metric's samples in one run, each at the leading metric's place by its line."""
-        mine, _, values = column.arrays()
-        at = np.searchsorted(lines, mine, side="right") - 1
-        steps, whose = places[np.maximum(at, 0)], runs[np.maximum(at, 0)]
-        if len(at) and at[0] < 0:
-            steps, whose = np.where(at < 0, self._before[1], steps), np.where(at < 0, self._before[0], whose)
+        steps, whose, values = self._at_lines(column, lines, places, runs)
         kept = (steps >= 0) & (whose == run)
         steps, values = steps[kept], values[kept]
         if len(steps) > 1:  # a progress bar shows the same again and again
             fresh = np.concatenate([[True], (np.diff(steps) != 0) | ~_same(values)])
             steps, values = steps[fresh], values[fresh]
         return steps, values
+
+    def _at_lines(self, column: Column, lines: Ints, places: Ints, runs: Ints) -> tuple[Ints, Ints, Floats]:
+        """Places, runs and values of all samples of a metric."""
+        mine, _, values = column.arrays()
+        at = np.searchsorted(lines, mine, side="right") - 1
+        steps, whose = places[np.maximum(at, 0)], runs[np.maximum(at, 0)]
+        if len(at) and at[0] < 0:
+            steps, whose = np.where(at < 0, self._before[1], steps), np.where(at < 0, self._before[0], whose)
+        return steps, whose, values
+
+    def _in_order(
+        self, piece: Piece, lines: Ints, places: Ints, runs: Ints, run: int
+    ) -> dict[Key, tuple[Ints, Floats]]:  # fmt: skip
+        """The samples of a run with those that a restart repeats; empty where it repeats none."""
+        found = {}
+        for key, column in piece.columns.items() if (places < 0).any() else ():
+            steps, whose, values = self._at_lines(column, lines, places, runs)
+            mine = whose == run
+            found[key] = np.where(steps < 0, _repeated(steps), steps)[mine], values[mine]
+        return found
 
     def _by_count(self, piece: Piece, decimals: Mapping[Key, int]) -> Stretch:
         """Without steps the samples are counted; by epochs, where each line says its own."""
@@ -223,6 +242,11 @@ class Stepping:
     def _note(self, text: str) -> None:
         if text not in self.notes and len(self.notes) < 8:
             self.notes.append(text)
+
+
+def _repeated(places: Ints) -> Ints:
+    """Places as they are written where a restart repeats them, below 0; and back."""
+    return -1 - places
 
 
 def _of_epochs(lines: Ints, epochs: tuple[Ints, Floats], least: int) -> Ints | None:
