@@ -103,6 +103,22 @@ def test_what_is_not_judged_without_a_norm_of_gradients_is_said(tmp_path: Path, 
     assert any("stands still, is not judged" in note for note in found.report["notes"]) is said
 
 
+@pytest.mark.parametrize(("norm", "said", "kind"), [
+    (lambda s: 1 + 0.1 * noise(-s), "", ""),
+    (lambda s: min(1.0, 1.3 + 0.5 * noise(-s)), "after clipping", ""),
+    (lambda s: 1 + 0.1 * noise(-s) if s < 100 else 3000 + 100 * noise(s), "before clipping", ""),
+    (lambda s: 1 + 0.1 * noise(-s) if s < 100 else 1e5 + 1e4 * noise(s), "", "numerics.gradient_explosion"),
+])  # fmt: skip
+def test_logged_norms_are_judged_or_why_they_are_not_is_said(tmp_path: Path, norm: Loss, said: str, kind: str) -> None:
+    (tmp_path / "a.csv").write_text(
+        "step,loss,grad_norm\n" + "".join(f"{s},{healthy(s)},{norm(s)}\n" for s in range(300))
+    )
+    (found,) = scan([tmp_path / "a.csv"])
+    assert kinds(found) == ({kind} if kind else set())
+    notes = [note for note in found.report["notes"] if "clipping" in note]
+    assert [said in note for note in notes] == [True] * bool(said)
+
+
 def test_of_a_long_run_not_all_is_fed_and_what_is_far_off_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "FED", 500)
     (tmp_path / "a.csv").write_text(table(lambda s: healthy(s) * (60 if 2503 <= s < 2508 else 1), 5000))

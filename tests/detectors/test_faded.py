@@ -19,6 +19,10 @@ STANDS, FALLS = around(2.3, 0.01, 100), np.geomspace(2.3, 1e-3, 100)
         (np.maximum(FADES, 1e-4), STANDS, False),
         (FADES[:75], STANDS[:75], False),  # not for long
         (around(1.0, 0.1, 100), STANDS, False),
+        (around(1e-9, 1e-10, 100), STANDS, True),  # there never was one
+        (around(1e-9, 1e-10, 100), np.linspace(2.3, 1.8, 100), False),  # an optimizer that divides by it
+        (around(1e-9, 1e-10, 100), 1e-6 * STANDS, False),  # of a loss as small
+        ([0.0] * 100, STANDS, False),  # printed to few decimals
     ],
 )
 def test_a_norm_that_is_as_good_as_zero_is_told_where_the_loss_stands(

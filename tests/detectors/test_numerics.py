@@ -664,18 +664,21 @@ def test_parameters_behind_owned_ones_that_no_optimizer_has_were_forgotten() -> 
     assert (one.causes[0].key, one.severity.value, one.names) == ("forgotten", "warning", ("Net.decoder.weight",))
 
 
-@pytest.mark.parametrize(
-    ("loss", "loaded", "told"), [(9.0, "not known", True), (1.0, "not known", False), (9.0, "", False)]
-)
-def test_a_norm_in_logs_that_leaves_its_range_counts_where_the_loss_is_worse(
-    loss: float, loaded: str, told: bool
+@pytest.mark.parametrize(("norm", "loss", "loaded", "told"), [
+    (3e3, 9.0, "not known", "critical"), (3e3, 1.0, "not known", ""), (3e3, 9.0, "", ""), (1e6, 9.0, "", ""),
+    (1e6, 1.0, "not known", "warning"),  # clipped or not, that is no usual norm
+    (1e6, 1.8, "not known", "critical"),  # far above what the loss had come down to
+])  # fmt: skip
+def test_a_norm_in_logs_that_leaves_its_range_counts_by_how_far_and_by_what_it_does_to_the_loss(
+    norm: float, loss: float, loaded: str, told: str
 ) -> None:
     """It may be the one before clipping, which alone is no harm."""
-    made = run(1, grad_norm=[*noisy([1.0] * 60), *[1e6] * 40], clip_norm=[*noisy([1.0] * 60), *[1e6] * 40],
-               loss=[*noisy([1.0] * 60), *noisy([loss] * 40)])  # fmt: skip
+    norms_ = [*noisy([1.0] * 60), *[norm] * 40]
+    made = run(1, grad_norm=norms_, clip_norm=norms_, loss=[*noisy([1.0] * 60, 0.05), *noisy([loss] * 40, 0.05)])
     if loaded:
         made.state.signals.put_fact(0, "loaded", 0, loaded)
-    assert ("numerics.gradient_explosion" in {one.kind for one in found(made)}) == told
+    severities = [one.severity.value for one in found(made) if one.kind == "numerics.gradient_explosion"]
+    assert severities == ([told] if told else [])
 
 
 def test_parameters_that_another_rank_steps_were_not_forgotten() -> None:

@@ -259,7 +259,8 @@ class _Feed:
         report = job_report(self.state, incidents)
         for row in report["ranks"]:
             row["last_seen_at"] = self.newest_s
-        report["notes"] = [*notes.lines(), *left_open(self.state, self.longest), *report["notes"]]
+        open_ = left_open(self.state, self.longest, {incident.kind for incident in incidents})
+        report["notes"] = [*notes.lines(), *open_, *report["notes"]]
         names = {name for _, name in self._counts}
         last = max((int(self.state.columns.step[rank]) for rank in self.state.ranks()), default=0)
         lead = max(self._counts, key=lambda key: self._counts[key], default=None)

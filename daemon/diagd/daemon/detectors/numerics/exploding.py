@@ -22,6 +22,7 @@ WIDTH = 5  # samples of the median that stands for the level: one spike is none
 START = 24  # samples that show what the run began with
 LEAST_SAMPLES = 12
 WORSE = 2.0  # times the loss at first
+WORSE_SINCE = 1.5  # times the lowest level of the loss before the norm left its range
 
 
 def explosions(scene: Scene) -> Iterator[Finding]:
@@ -30,7 +31,11 @@ def explosions(scene: Scene) -> Iterator[Finding]:
     for rank in scene.state.signals.ranks("grad_norm"):
         curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
         one = exploded(curve) or (adds_up(curve) if kept_since(scene, rank) is not None else None)
-        if one is not None and (not _is_clipped(scene, rank, one[0]) or _harms_in_logs(scene, rank)):
+        if one is not None and (
+            not _is_clipped(scene, rank, one[0])
+            or _harms_in_logs(scene, rank, one[0])
+            or _is_far_in_logs(scene, rank, one)
+        ):
             found[rank] = one
     if found:
         yield _finding(scene, found)
@@ -73,13 +78,26 @@ def _is_clipped(scene: Scene, rank: int, step: int) -> bool:
     return series is not None and len(series) > 0 and int(series.steps[-1]) >= step
 
 
-def _harms_in_logs(scene: Scene, rank: int) -> bool:
-    """Whether the loss is worse than at first, where nothing but logs is known: a norm may be that before clipping."""
+def _is_log(scene: Scene, rank: int) -> bool:
+    """Whether nothing but logs is known: a norm may be that before clipping."""
     fact = scene.state.signals.fact(rank, "loaded")
+    return fact is not None and fact[1] == "not known"
+
+
+def _harms_in_logs(scene: Scene, rank: int, step: int) -> bool:
+    """Whether the loss is worse than at first, or than before the norm left its range, where there are but logs."""
     losses = curve_of(scene.state.signals.series(rank, "loss"))
-    if fact is None or fact[1] != "not known" or len(losses.values) < START:
+    if not _is_log(scene, rank) or len(losses.values) < START:
         return False
-    return float(np.median(losses.values[-WIDTH:])) > WORSE * max(losses.begin(), 0.0)
+    now, before = float(np.median(losses.values[-WIDTH:])), rolling_median(losses.until(step).values, WIDTH)
+    lowest = float(before.min()) if len(before) else np.inf
+    return now > WORSE * max(losses.begin(), 0.0) or now > WORSE_SINCE * lowest > 0
+
+
+def _is_far_in_logs(scene: Scene, rank: int, one: tuple[int, float, float]) -> bool:
+    """Whether it is so far out, where there are but logs, that clipping at best hides what it does."""
+    _, began, now = one
+    return _is_log(scene, rank) and now > max(FAR * began, HIGH)
 
 
 def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Finding:
@@ -110,9 +128,15 @@ def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Findin
         why = cause("growth", "gradients grow on their way through layers or over the sequence, and are not clipped",
                     0.8, *told, basis=Basis.RESEARCH)  # fmt: skip
     severity = Severity.CRITICAL
+    if since is None and all(_is_log(scene, r) for r in ranks):
+        why = cause("growth", "gradients grow on their way through layers or over the sequence; where they are clipped,"
+                    " all that is left of a step is its direction", 0.6, *told)  # fmt: skip
     if since is None and all(_improves(scene, r) for r in ranks):
         severity = Severity.WARNING
         text += "; the loss still falls, as it does where it has no lower end"
+    elif since is None and all(_is_log(scene, r) and not _harms_in_logs(scene, r, found[r][0]) for r in ranks):
+        severity = Severity.WARNING
+        text += "; whether it is clipped before the step the log does not say, and the loss is not worse for it"
     if since is None and falls(curve_of(scene.state.signals.series(rank, "loss"))) is not None:
         why = cause("unbounded", "the loss has no lower end, and gradients grow with what makes it ever lower", 0.8,
                     *told)  # fmt: skip
