@@ -97,3 +97,16 @@ def test_a_log_that_ends_at_its_first_nan_is_faulty(tmp_path: Path) -> None:
     found = scanned(tmp_path, [*(f"step {s} loss {healthy(s):.4f}" for s in range(80)), "step 80 loss nan"])
     (told,) = nonfinite(found)
     assert (told["state"], told["peak_severity"], told["step"]) == ("open", "warning", 80)
+
+
+def test_of_several_losses_at_one_step_the_one_that_is_nan_is_said_to_be(tmp_path: Path) -> None:
+    losses = ((e, healthy(e) if (e, b) <= (50, 0) else NAN) for e in range(60) for b in range(3))
+    (told,) = nonfinite(scanned(tmp_path, (f"step {e} loss {loss:.4f}" for e, loss in losses)))
+    assert "is nan" in told["summary"]
+
+
+def test_the_step_of_a_nan_is_counted_over_epochs_and_batches(tmp_path: Path) -> None:
+    losses = ((e, b, healthy(b) if e < 5 else NAN) for e in range(10) for b in range(0, 100, 5))
+    found = scanned(tmp_path, (f"[{e}/10][{b}/100]\tLoss_D: {1 + v:.4f}\tLoss_G: {2 + v:.4f}" for e, b, v in losses))
+    (told,) = nonfinite(found)
+    assert told["step"] == 500

@@ -339,6 +339,12 @@ def test_counters_that_begin_anew_with_each_epoch_are_continued() -> None:
     assert found[0, "loss"] == list(range(0, 300, 10))
 
 
+@pytest.mark.parametrize("form", ["[{e}/4][{b}/50] loss {v}", "({e}/4) [{b} / 50]\tloss: {v}"])
+def test_batches_that_are_counted_within_epochs_are_one_count(form: str) -> None:
+    found, _ = stepped(form.format(e=e, b=b, v=5 - e - b / 50) for e in range(4) for b in range(0, 50, 5))
+    assert found[0, "loss"] == list(range(0, 200, 5))
+
+
 def test_a_loss_that_goes_on_is_the_same_run_and_one_that_begins_anew_is_another() -> None:
     goes_on, _ = stepped(f"step {s} loss {5 - (e * 10 + s) / 10}" for e in range(3) for s in range(10))
     anew, _ = stepped(f"step {s} loss {5 - s / 10}" for e in range(2) for s in range(30))

@@ -53,6 +53,7 @@ NUMBER = st.one_of(
     ),
 )
 FORM = st.sampled_from([
+    "[{}/{}][{}/{}] loss: {}",
     "step {} loss {}", "loss {} step {}", "[{}/{}] loss: {} lr={}", "12:{}:{} INFO grad_norm={} loss {}", "{}{}",
     "none",
     "[rank{}]: step {} loss {}", "[rank {}]: loss {}", "[default {}] loss {}", "rank {} step {} loss {}",
@@ -70,7 +71,7 @@ def logs(draw: st.DrawFn) -> list[str]:
     lines = draw(
         st.lists(st.tuples(st.sampled_from(forms), st.integers(0, len(numbers) - 1)), min_size=10, max_size=60)
     )
-    return [form.format(*(numbers[(at + k) % len(numbers)] for k in range(4))) for form, at in lines]
+    return [form.format(*(numbers[(at + k) % len(numbers)] for k in range(5))) for form, at in lines]
 
 
 @given(logs())

@@ -7,9 +7,10 @@ lines; and whole columns become numbers for a fraction of what one number after 
 import math
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from diagd.daemon.artifacts import in_epochs
 from diagd.daemon.artifacts.columns import NO_STEP, Piece, as_count
 from diagd.daemon.artifacts.prefixes import Told, may_tell, piece_of
 from diagd.probes.box.metric_text import STEP_NAMES, Form, decimals_of, step_of
@@ -30,9 +31,8 @@ class Shape:
 
     def __init__(self, form: Form, pieces: list[str], rank: int, ranked: Told | None) -> None:
         self._form, self._rank = form, rank
-        places = sorted(
-            {place for place, _, _ in form.names} | ({_step_at(form)} if form.names and _step_at(form) >= 0 else set())
-        )
+        self._counts = (form.step,) if form.step >= 0 else in_epochs.counts(form, pieces)
+        places = sorted({place for place, _, _ in form.names}.union(self._counts if form.names else ()))
         self._at = {place: number for number, place in enumerate(places)}
         texts = _with_words(pieces, ranked)
         parts = (
@@ -48,7 +48,7 @@ class Shape:
         if not self._form.names or not self.rows:
             return
         columns = list(zip(*self.rows, strict=True))
-        steps = _steps_of(self._form, columns, self._at) if _step_at(self._form) >= 0 else _no_steps(len(self.rows))
+        steps = self._steps(columns) if self._counts else _no_steps(len(self.rows))
         looked_at = [number for number, line in enumerate(self.lines) if line % EVERY == 1]
         for place, name, rounded in self._form.names:
             column, texts = piece.columns.get((self._rank, name)), columns[self._at[place]]
@@ -58,6 +58,15 @@ class Shape:
             if rounded:
                 told = (decimals_of(texts[number]) for number in looked_at)
                 column.decimals = max([column.decimals, *(one for one in told if one is not None)])
+
+    def _steps(self, columns: Sequence[Sequence[str]]) -> "array[int]":
+        """Those of the rows, or their counts where no step is said."""
+        told = [columns[self._at[place]] for place in self._counts]
+        if self._form.step >= 0:
+            return _steps(told[0])
+        if len(told) > 1:
+            return array("q", (as_count(in_epochs.count_of(texts)) for texts in zip(*told, strict=True)))
+        return array("q", (as_count(None if count == NO_STEP else count) for count in _steps(told[0])))
 
 
 class Shapes:
@@ -135,18 +144,6 @@ def _floats(values: Sequence[float]) -> "array[float]":
         return array("d", values)
     except OverflowError:  # an int beyond all floats
         return array("d", (value if abs(value) < 1e308 else math.inf if value > 0 else -math.inf for value in values))
-
-
-def _step_at(form: Form) -> int:
-    return form.step if form.step >= 0 else form.counter
-
-
-def _steps_of(form: Form, columns: Sequence[Sequence[str]], at: Mapping[int, int]) -> "array[int]":
-    """Those of the rows, or their counts where no step is said."""
-    found = _steps(columns[at[_step_at(form)]])
-    if form.step >= 0:
-        return found
-    return array("q", (as_count(None if count == NO_STEP else count) for count in found))
 
 
 def _steps(texts: Sequence[str]) -> "array[int]":

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from diagd.daemon.artifacts import prefixes
+from diagd.daemon.artifacts import in_epochs, prefixes
 from diagd.daemon.artifacts.columns import EPOCHS, NO_STEP, Piece, as_count
 from diagd.daemon.artifacts.shapes import EVERY, NUMBERS, Objects, Shapes, put_numbers
 from diagd.probes.box.metric_text import MAX_LINE, STEP_NAMES, Form, Reader, decimals_of, from_mapping, step_of
@@ -98,7 +98,8 @@ def _read_line(line: str, rank: int, piece: Piece, reader: Reader, columns: _Col
 
 def _step_in(form: Form, pieces: list[str]) -> int:
     if form.step < 0:
-        return as_count(step_of(pieces[form.counter])) if form.counter >= 0 else NO_STEP
+        counts = in_epochs.counts(form, pieces)
+        return as_count(in_epochs.count_of([pieces[place] for place in counts])) if counts else NO_STEP
     step = step_of(pieces[form.step])
     return NO_STEP if step is None else step
 

@@ -227,6 +227,7 @@ def _bad_gradients(scene: Scene, rank: int, until: int) -> tuple[str, ...]:
 def _value(scene: Scene, rank: int, name: str, step: int) -> str:
     series = scene.state.signals.series(rank, name)
     values = series.values[series.steps == step] if series is not None else np.zeros(0)
+    values = np.concatenate([values[~np.isfinite(values)], values])  # of several, that which is spoken of
     return f"{values[0]:.4g}" if len(values) else UNKNOWN
 
 
