@@ -186,3 +186,23 @@ def test_where_no_step_is_known_all_that_both_sampled_is_compared_and_said() -> 
     assert compare(saved(None, **RUN), saved(None, **RUN)).equal == [
         ("w", "as at all that both sampled, from before the first step to after step 400")
     ]
+
+
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize(("kind", "placement", "held", "where"), [
+    ("buffer", "ddp, broadcast", {"aa": "0", "bb": "1-3"}, "equal"),
+    ("buffer", "ddp, broadcast", {"bb": "1", "cc": "2-3", "aa": "0"}, "equal"),
+    ("buffer", "ddp, broadcast", {"bb": "0", "aa": "1-3"}, "different"),  # not what is given to all
+    ("buffer", "ddp", {"aa": "0", "bb": "1-3"}, "different"),
+    ("parameter", "ddp", {"aa": "0", "bb": "1-3"}, "different"),
+    ("buffer", "ddp, broadcast", {"bb": "1-3,10", "aa": "10"}, "different"),  # rank 0 has not told
+])  # fmt: skip
+def test_buffers_that_rank_0_gives_to_all_are_judged_by_its_own(
+    summed: bool, kind: str, placement: str, held: Mapping[str, str], where: str
+) -> None:
+    job = Tensor("bn.mean", kind, "float32", (4, 4), placement, *(({}, {5: held}) if summed else ({5: held}, {})))
+    file = of_file("bn.mean", "float32", (4, 4), "aa", "aa" if summed else "")
+    verdict, why = only(compare([job], [file]))
+    assert verdict == where
+    assert ("as rank 0 holds it after step 5" in why) == (where == "equal")
+    assert only(compare([file], [job]))[0] == where

@@ -35,6 +35,11 @@ class Tensor:
         return self.placement.startswith(PLACED_WHOLE) or not split
 
     @property
+    def sent_out(self) -> bool:
+        """Whether ranks are given rank 0's before each forward pass, in which each then may change its own."""
+        return self.kind == "buffer" and "broadcast" in self.placement
+
+    @property
     def bare(self) -> str:
         """Its name without those of wrappers."""
         return ".".join(part for part in self.name.split(".") if part not in _INNER)
@@ -53,6 +58,11 @@ class Tensor:
     def of_file(self) -> bool:
         """Whether it is of a checkpoint."""
         return None in self.digests
+
+
+def of_first_rank(held: Mapping[str, str]) -> str | None:
+    """The digest, of those with the ranks that hold them, that is rank 0's; None where that is not told."""
+    return next((digest for digest, ranks in held.items() if ranks.replace("-", ",").split(",")[0] == "0"), None)
 
 
 def tensors_of(document: Mapping[str, Any]) -> list[Tensor]:

@@ -8,7 +8,7 @@ saved for, or by one that the person names, and by no other that it happens to h
 
 from dataclasses import dataclass, field
 
-from diagd.daemon.analyze.ledger_tensors import Tensor
+from diagd.daemon.analyze.ledger_tensors import Tensor, of_first_rank
 from diagd.daemon.analyze.moments import after, of_moment, sampled_after, shared_steps
 from diagd.daemon.analyze.numbered import by_numbers, is_numbered
 from diagd.daemon.analyze.pairing import Pair, paired
@@ -137,6 +137,12 @@ def _by_sums(one: Tensor, other: Tensor, one_moment: bool) -> tuple[str, str]:
     when = " and ".join(dict.fromkeys(after(step or 0) for step in steps))
     if mine == theirs:
         return "equal", f"as {when}"
+    if one.sent_out or other.sent_out:
+        first = [
+            next(iter(tensor.summed)) if tensor.of_file else of_first_rank(tensor.summed) for tensor in (one, other)
+        ]
+        if first[0] is not None and first[0] == first[1]:
+            return "equal", _as_sent_out(when)
     held = one.summed if len(mine) > len(theirs) else other.summed
     odd = [ranks for digest, ranks in held.items() if digest not in (mine & theirs)]
     if mine & theirs and len(held) > 1:
@@ -155,6 +161,10 @@ def _by_sums(one: Tensor, other: Tensor, one_moment: bool) -> tuple[str, str]:
     )
 
 
+def _as_sent_out(when: str) -> str:
+    return f"as rank 0 holds it {when}: DDP gives all ranks that before each forward pass, which changes theirs"
+
+
 def _as_elsewhen(file: Tensor, live: Tensor) -> str:
     """That it is what ranks held after another step than the ledger is of; empty where that is not known."""
     content, judged = set(file.digests[None]), next(iter(live.sums or live.digests), None)
@@ -171,6 +181,8 @@ def _against_file(file: Tensor, live: Tensor, known_at: set[int]) -> tuple[str, 
     if steps:
         return "equal", f"as {after(steps[0] or 0)}"
     some = [step for step, told in live.digests.items() if content & set(told)]
+    if some and live.sent_out and of_first_rank(live.digests[some[0]]) in content:
+        return "equal", _as_sent_out(after(some[0] or 0))
     if some:
         ranks = [ranks for digest, ranks in live.digests[some[0]].items() if digest not in content]
         return "different", f"on ranks {','.join(ranks)}, {after(some[0] or 0)}"
