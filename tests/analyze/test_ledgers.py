@@ -200,7 +200,8 @@ def test_where_no_step_is_known_all_that_both_sampled_is_compared_and_said() -> 
 def test_buffers_that_rank_0_gives_to_all_are_judged_by_its_own(
     summed: bool, kind: str, placement: str, held: Mapping[str, str], where: str
 ) -> None:
-    job = Tensor("bn.mean", kind, "float32", (4, 4), placement, *(({}, {5: held}) if summed else ({5: held}, {})))
+    told: ByStep = {5: held}
+    job = Tensor("bn.mean", kind, "float32", (4, 4), placement, {} if summed else told, told if summed else {})
     file = of_file("bn.mean", "float32", (4, 4), "aa", "aa" if summed else "")
     verdict, why = only(compare([job], [file]))
     assert verdict == where

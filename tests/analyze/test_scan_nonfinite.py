@@ -1,5 +1,6 @@
 """Losses in logs that are NaN or infinite: on held-out data, such as came and went, such as a restart undid."""
 
+import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -110,3 +111,29 @@ def test_the_step_of_a_nan_is_counted_over_epochs_and_batches(tmp_path: Path) ->
     found = scanned(tmp_path, (f"[{e}/10][{b}/100]\tLoss_D: {1 + v:.4f}\tLoss_G: {2 + v:.4f}" for e, b, v in losses))
     (told,) = nonfinite(found)
     assert told["step"] == 500
+
+
+@pytest.mark.parametrize(("norm", "loss", "said"), [
+    (NAN, 0.0, "0 in its place"), (math.inf, NAN, "an overflow"), (NAN, NAN, "was not finite"),
+])  # fmt: skip
+def test_why_gradients_are_not_finite_is_said_as_far_as_a_log_tells(
+    tmp_path: Path, norm: float, loss: float, said: str
+) -> None:
+    rows = [f"step {s} loss {healthy(s)} grad_norm {1.0 if s < 59 else norm}" for s in range(60)]
+    rows += [f"step {s} loss {loss} grad_norm {norm}" for s in range(60, 90)]
+    (told,) = nonfinite(scanned(tmp_path, rows))
+    (why,) = told["causes"]
+    assert said in why["cause"]
+    assert why["confidence"] <= 0.7
+
+
+@pytest.mark.parametrize("piece_bytes", [8 << 20, 1500])
+@pytest.mark.parametrize(("nulls", "said"), [(range(60, 100), 40), (range(99, 100), 0), (range(20, 60), 0), ((), 0)])
+def test_records_without_a_loss_at_the_end_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, nulls: Iterable[int], said: int
+) -> None:
+    monkeypatch.setattr("diagd.daemon.artifacts.reading.PIECE_BYTES", piece_bytes)
+    records = ({"step": s, "loss": None if s in nulls else healthy(s), "val_loss": None} for s in range(100))
+    found = scanned(tmp_path, map(json.dumps, records), "a.jsonl")
+    notes = [note for note in found.report["notes"] if "null" in note]
+    assert [f"the last {said} records of a.jsonl have no loss" in note for note in notes] == [True] * bool(said)

@@ -104,3 +104,15 @@ HEALTHY: dict[str, Scalars] = {
 @pytest.mark.parametrize("series", HEALTHY.values(), ids=HEALTHY)
 def test_of_other_trainings_nothing_is_said(series: Scalars) -> None:
     assert find(told(series)) == []
+
+
+@pytest.mark.parametrize(("scale", "lost"), [
+    ([65536.0] * 20 + [2.0**e for e in range(15, -25, -1)], True),
+    ([65536.0] * 20 + [2.0**e for e in range(15, -25, -1)] + [2.0**-24] * 30, True),  # an end of its own
+    ([65536.0] * 20 + [2.0**e for e in range(15, 0, -1)] + [2.0] * 30, False),  # it has found its level
+    ([2.0**-16] * 60, False),  # it never was more
+    ([65536.0] * 60, False),
+])  # fmt: skip
+def test_of_a_log_the_scale_alone_tells(scale: Sequence[float], lost: bool) -> None:
+    found = find(told({"scaler/scale": scale}, every=5))
+    assert [(f.kind, f.severity) for f in found] == [("precision.overflow", Severity.CRITICAL)] * lost

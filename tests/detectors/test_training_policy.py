@@ -122,6 +122,22 @@ def test_rewards_that_were_never_different() -> None:
     assert Learning({name: values[:20] for name, values in run.items()}).kinds() == []
 
 
+@pytest.mark.parametrize(("reward", "solved"), [(1.0, "all tasks are solved already"), (0.0, "solved by all answers")])
+def test_that_all_is_solved_is_among_the_causes_of_rewards_that_never_differ(reward: float, solved: str) -> None:
+    (found,) = Learning(logged(reward=np.full(40, reward), reward_std=np.zeros(40))).find()
+    assert solved in found.causes[0].text
+    assert ("too hard" in found.causes[0].text) == (not reward)
+
+
+@pytest.mark.parametrize(("decimals", "sure"), [(4, False), (7, True)])
+def test_a_kl_that_is_only_printed_as_0_may_be_more(decimals: int, sure: bool) -> None:
+    run = Learning(logged(kl=np.zeros(100), reward=around(0.3, 0.1, 100)))
+    run.job.state.signals.put_fact(0, "logged/kl", 0, f"decimals {decimals}")
+    (found,) = run.find()
+    assert ("less than is printed" in found.summary) == (not sure)
+    assert (found.causes[0].confidence > 0.5) == sure
+
+
 @pytest.mark.parametrize(
     ("every", "count", "said"),
     [

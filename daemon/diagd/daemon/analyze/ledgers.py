@@ -138,10 +138,10 @@ def _by_sums(one: Tensor, other: Tensor, one_moment: bool) -> tuple[str, str]:
     if mine == theirs:
         return "equal", f"as {when}"
     if one.sent_out or other.sent_out:
-        first = [
+        roots = [
             next(iter(tensor.summed)) if tensor.of_file else of_first_rank(tensor.summed) for tensor in (one, other)
         ]
-        if first[0] is not None and first[0] == first[1]:
+        if roots[0] is not None and roots[0] == roots[1]:
             return "equal", _as_sent_out(when)
     held = one.summed if len(mine) > len(theirs) else other.summed
     odd = [ranks for digest, ranks in held.items() if digest not in (mine & theirs)]

@@ -31,7 +31,7 @@ from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.incidents.over import GONE_S
 from diagd.daemon.ranks import rank_ranges
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.metrics_names import PREFIX, find, resolution
+from diagd.daemon.state.metrics_names import PREFIX, canonical, find, resolution
 from diagd.daemon.state.model import Detail, Facts
 
 USAGE = 2
@@ -109,7 +109,7 @@ _HELP = "name a log, a .jsonl or .csv of metrics, an event file, a trainer_state
 
 def _run(run: RunFiles, reading: Reading, names: Mapping[str, str], told: Callable[[int], None]) -> list[Scanned]:
     """The runs in the files of one: a file may have been written by several, one after the other."""
-    notes = Notes()
+    notes = Notes(lambda metric: canonical(metric, names) == "loss")
     feeds: list[_Feed] = []
     newest_s = max((source.path.stat().st_mtime for stream in run.streams for source in stream), default=0.0)
     try:

@@ -84,6 +84,7 @@ class Piece:
     read: int = 0  # bytes
     skipped: dict[str, int] = field(default_factory=dict)  # why -> how many lines
     stopped: str = ""  # why nothing behind it can be read; empty: it can
+    nulls: dict[Key, int] = field(default_factory=dict)  # records at its end in which a metric has no value
     per_epoch: int = 0  # what the steps of an epoch go up to, where the lines say that and their epoch
 
     def column(self, rank: int, name: str) -> Column:

@@ -1,7 +1,7 @@
 """The streams of a run as one, stretch by stretch in the order of steps; each metric from the most exact of them."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from diagd.daemon.artifacts.columns import Key
@@ -9,16 +9,28 @@ from diagd.daemon.artifacts.reading import Reading
 from diagd.daemon.artifacts.sources import Source
 from diagd.daemon.artifacts.stepping import Stepping, Stretch
 
+NULLS = 2  # records in a row
 Told = Callable[[int], None]  # of so many bytes that were read
 
 
 class Notes:
-    """What was skipped, by file."""
+    """What was skipped, by file.
 
-    def __init__(self) -> None:
+    Args:
+        has_to_be: Whether a metric should have a value in each record.
+    """
+
+    def __init__(self, has_to_be: Callable[[str], bool] = lambda metric: False) -> None:
+        self._has_to_be = has_to_be
         self.skipped: dict[str, dict[str, int]] = {}
         self.broken: dict[str, str] = {}  # file -> why it could not be read to its end
+        self.nulls: dict[str, dict[str, int]] = {}  # file -> metric -> records
         self.said: dict[str, list[str]] = {}
+
+    def ends_in_nulls(self, name: str, nulls: Mapping[Key, int]) -> None:
+        """In how many records at a file's end metrics have no value."""
+        counts = {metric: count for (_, metric), count in nulls.items() if self._has_to_be(metric)}
+        self.nulls[name] = {metric: count for metric, count in counts.items() if count >= NULLS}
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -26,6 +38,12 @@ class Notes:
         for name, counts in self.skipped.items():
             said = ", ".join(f"{count} {why}" for why, count in sorted(counts.items(), key=lambda one: -one[1]))
             found.append(f"lines of {name} that were passed over: {said}")
+        for name, ends in self.nulls.items():
+            found += [
+                f"the last {count} records of {name} have no {metric} (null), as where NaN cannot be written: what it"
+                " was there is not judged"
+                for metric, count in ends.items()
+            ]
         return [*found, *(f"{name} {text}" for name, texts in self.said.items() for text in texts)]
 
 
@@ -57,10 +75,12 @@ def _stretches(stream: tuple[Source, ...], reading: Reading, notes: Notes, told:
     stepping = Stepping()
     size = max(sum(source.size for source in stream), 1)
     read: Source | None = None
+    nulls: dict[Key, int] = {}
     for source, piece in reading.pieces(stream):
         told(piece.read)
         if source is not read:
             stepping.begin_file()
+            notes.nulls.pop(read.path.name if read is not None else "", None)  # it goes on
             read = source
         name = source.path.name
         counts = notes.skipped.setdefault(name, {}) if piece.skipped else {}
@@ -68,6 +88,10 @@ def _stretches(stream: tuple[Source, ...], reading: Reading, notes: Notes, told:
             counts[why] = counts.get(why, 0) + count
         if piece.stopped:
             notes.broken[name] = piece.stopped
+        nulls = {key: count for key, count in nulls.items() if key not in piece.columns}
+        for key, count in piece.nulls.items():
+            nulls[key] = nulls.get(key, 0) + count
+        notes.ends_in_nulls(name, nulls)
         for found in stepping.stretches(piece):
             found.share = max(piece.read / size, 1e-6)
             yield found

@@ -127,6 +127,7 @@ def read_json(lines: Iterable[str], rank: int, piece: Piece) -> None:
             objects.take(said, whose if isinstance(whose, int) and 0 <= whose < 1 << 20 else rank, number)
         elif line and not line.isspace():
             piece.skip(NO_JSON)
+    nulls: list[tuple[int, tuple[str, ...], list[int], list[tuple[Any, ...]]]] = []
     for whose, names, at, rows in objects.tables():
         table = list(zip(*rows, strict=True))
         if all(NUMBERS.issuperset(map(type, column)) for column in table):  # as nearly all have
@@ -136,8 +137,25 @@ def read_json(lines: Iterable[str], rank: int, piece: Piece) -> None:
             put_numbers(piece, whose, names, at, table)
         else:
             _put_one_by_one(piece, columns, whose, names, zip(at, rows, strict=True))
+            nulls.append((whose, names, at, table))
     piece.lines = number
     piece.settle()
+    for whose, names, at, table in nulls:
+        _note_nulls(piece, whose, names, at, table)
+
+
+def _note_nulls(
+    piece: Piece, rank: int, names: Sequence[str], at: list[int], table: Sequence[Sequence[Any]]
+) -> None:  # fmt: skip
+    """Metrics that are null in all records behind the last in which they are not."""
+    for name, values in zip(names, table, strict=True):
+        if None not in values:
+            continue
+        column = piece.columns.get((rank, name))
+        last = column.lines[-1] if column is not None and len(column.lines) else 0
+        count = sum(value is None and line > last for line, value in zip(at, values, strict=True))
+        if count:
+            piece.nulls[rank, name] = piece.nulls.get((rank, name), 0) + count
 
 
 def _decoded(line: str) -> object:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.state.signals import SignalBook
+from diagd.daemon.state.signals import Series, SignalBook
 
 LARGEST = 65504.0  # of float16
 NEAR = 0.5 * LARGEST
@@ -20,6 +20,7 @@ RISES = 1.15  # from one look to the next, and so at three in a row
 IN_A_ROW = 20  # steps left out
 WINDOW, PART = 40, 0.4  # share of the newest steps that were left out
 LOW_SCALE, LOW_WINDOW, LOW_TIMES = 1.0, 8, 3  # a scale below one that goes on falling
+LEAST_SCALE = 2.0**-14  # no loss is scaled by less to any use: float16 begins there
 FINITE = 2  # looks, before the first inf
 ABSMAX = "forward/absmax/"
 
@@ -28,7 +29,8 @@ def overflow(scene: Scene) -> Iterator[Finding]:
     """One finding for the ranks on which values were seen to pass the range, else one for the scaler."""
     signals = scene.state.signals
     saturated = {rank: said for rank in sorted(scene.state.details) if (said := _saturated(signals, rank))}
-    scaled = {rank: told for rank in signals.ranks("scaler/skipped") if (told := _scaler(signals, rank))}
+    scalers = sorted({*signals.ranks("scaler/skipped"), *signals.ranks("scaler/scale")})
+    scaled = {rank: told for rank in scalers if (told := _scaler(signals, rank))}
     if saturated:
         yield _of_values(signals, saturated, scaled)
     elif scaled:
@@ -99,7 +101,7 @@ def _scaler(signals: SignalBook, rank: int) -> tuple[str, int, bool] | None:
     """(what was seen, step, whether nothing is trained any more)."""
     skipped, scale = signals.series(rank, "scaler/skipped"), signals.series(rank, "scaler/scale")
     if skipped is None or not len(skipped):
-        return None
+        return _scale_alone(scale) if scale is not None and skipped is None else None
     values, step = skipped.values, int(skipped.steps[-1])
     if not values.any() and scale is not None:  # fused optimizers leave steps out by themselves
         values = (np.diff(scale.values) < 0).astype(np.float64)
@@ -115,6 +117,21 @@ def _scaler(signals: SignalBook, rank: int) -> tuple[str, int, bool] | None:
         part = f"{int(values[-window:].sum())} of the last {window} steps"
         return f"the gradient scaler has left out {part}{level}", step, low
     return None
+
+
+def _scale_alone(scale: Series) -> tuple[str, int, bool] | None:
+    """The same from the scale that a log tells: it halves with each step that is left out."""
+    values = scale.values[np.isfinite(scale.values)]
+    if len(values) < LOW_WINDOW or not 0 < values[-1] < LOW_SCALE or values[-1] >= values.max():
+        return None
+    falls = np.diff(values[-LOW_WINDOW:]) < 0
+    if falls.sum() < LOW_TIMES and values[-1] > LEAST_SCALE:
+        return None
+    return (
+        f"the gradient scaler's scale has fallen from {values.max():.3g} to {values[-1]:.3g}",
+        int(scale.steps[-1]),
+        True,
+    )
 
 
 def _of_scaler(signals: SignalBook, scaled: dict[int, tuple[str, int, bool]]) -> Finding:

@@ -20,6 +20,7 @@ _SOURCES = {
 }
 NEVER = 1 << 62  # a step
 UNKNOWN = "not known"
+UNSEEN = ", while the losses were still finite"
 
 
 def nonfinite(scene: Scene) -> Iterator[Finding]:
@@ -138,7 +139,7 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int, own: Own | Non
     count = f" ({bad:.0f} of {all_:.0f} parameters)" if bad and all_ else ""
     text = f"gradients are NaN or infinite{which}{count} from step {step} on"
     finite = _was_finite(scene, step)
-    text += ", while the losses were still finite" if finite else "; the loss of that step was not looked at"
+    text += UNSEEN if finite else "; the loss of that step was not looked at"
     whose = ""
     if others:
         text += f"; those of {words.ranks_text(others)} were finite in that pass, before they were added up"
@@ -150,8 +151,31 @@ def _of_gradient(scene: Scene, ranks: tuple[int, ...], step: int, own: Own | Non
     made += "" if finite else ", or a loss that was not finite itself"
     why = cause("gradient", f"{made}{where}{whose}", 0.8 if finite else 0.6, *_told(scene, ranks, step, own),
                 basis=Basis.RESEARCH)  # fmt: skip
+    if (in_log := _in_log(scene, ranks[0], step, list(_told(scene, ranks, step, own)))) is not None:
+        text, why = text.replace(UNSEEN, in_log[0]), in_log[1]
     why = ran_away(scene, ranks[0], step) or why
     return finding("numerics.nonfinite", Severity.CRITICAL, ranks, text, why, names=("grad", *names), step=step)
+
+
+def _in_log(scene: Scene, rank: int, step: int, told: list[Evidence]) -> tuple[str, Cause] | None:
+    """What is said of the losses, and the cause, where a log is all that is known; None where it is not."""
+    signals = scene.state.signals
+    fact, losses = signals.fact(rank, "loaded"), signals.series(rank, "loss")
+    if fact is None or fact[1] != UNKNOWN:
+        return None
+    # At the first of them it may be the mean of that loss and others before it.
+    since = losses.values[losses.steps > step] if losses is not None else np.zeros(0)
+    if len(since) and not since.any():
+        text = "the loss itself was not finite, and the trainer logs 0 in its place (as transformers does with"
+        text += " logging_nan_inf_filter)"
+        zero = seen(f"loss exactly 0 at {len(since)} samples", rank, step)
+        return ", and the loss that is logged is exactly 0 since", cause("loss", text, 0.7, *told, zero)
+    derivative = "a derivative that is not finite where its value is (sqrt or norm at 0)"
+    if "inf" in _value(scene, rank, "grad_norm", step):
+        text = f"an overflow in the backward pass (half precision, gradients that grew too large), or {derivative}"
+    else:
+        text = f"{derivative}, an overflow, or a loss between two lines of the log that was not finite"
+    return UNSEEN, cause("gradient", text, 0.5, *told)
 
 
 def _told(scene: Scene, ranks: tuple[int, ...], step: int, own: Own | None) -> Iterator[Evidence]:

@@ -79,9 +79,18 @@ def _kl_zero(run: Run, metric: Metric, count: int, first: int, step: int) -> Fin
         f"{metric.name} is {'exactly 0' if exact else '0 as printed'} at {count} samples in a row, since step {first},"
         f" though the policy is updated: "
     )
-    text += "the reference computes with the policy's own weights" if never else "it was not before"
-    why = cause("same weights", "policy and reference are the same weights (a shared object, a swap that does not take"
-                " effect, casts that are kept), or the term is computed from the same log-probabilities", 0.85,
+    own = "the reference computes with the policy's own weights"
+    if never and not (exact or _has_moved(run, metric)):
+        text += f"either it has moved by less than is printed, as it does at a low learning rate, or {own}"
+    else:
+        text += own if never else "it was not before"
+    shows = exact or _has_moved(run, metric)
+    of_cause = (
+        "policy and reference are the same weights (a shared object, a swap that does not take effect, casts that"
+    )
+    of_cause += " are kept), or the term is computed from the same log-probabilities"
+    of_cause += "" if shows else "; or it is only printed as 0"
+    why = cause("same weights", of_cause, 0.85 if shows else 0.4,
                 seen(f"{count} values of 0 while gradients and the learning rate are above 0", metric.rank, first),
                 basis=Basis.OBSERVATION if exact else Basis.INFERENCE)  # fmt: skip
     sure = _has_moved(run, metric) and not to_old and (run.reinforced or bool(_POLICY & set(metric.words)))
@@ -138,7 +147,9 @@ def advantages(scene: Scene) -> Iterator[Finding]:
     text += f", at none of the samples from the first {span} steps" if never and count < NEVER_FOR else ""
     text += "" if sudden else ". The spread went down little by little, as where the tasks are solved"
     key = "never" if never else "sudden" if sudden else "solved"
-    why = cause(key, _WHY[key], 0.9, seen(f"{metric.name} 0 at {count} samples; the highest was"
+    high = never and level is not None and level >= ALL_GROUPS
+    said = _WHY["all solved" if high else key]
+    why = cause(key, said, 0.9, seen(f"{metric.name} 0 at {count} samples; the highest was"
                 f" {figure(float(metric.curve.values.max()))}", metric.rank, first),
                 basis=Basis.OBSERVATION if sudden else Basis.INFERENCE)  # fmt: skip
     severity = Severity.WARNING if sudden and not (never and begins) else Severity.INFO
@@ -148,7 +159,9 @@ def advantages(scene: Scene) -> Iterator[Finding]:
 
 _WHY = {
     "never": "the reward has told no answer from another since the first step: it is a constant, fails for all, or the"
-    " task is far too hard",
+    " task is far too hard or solved by all answers already",
+    "all solved": "the reward has told no answer from another since the first step, and all have the same high one: all"
+    " tasks are solved already, or it is a constant",
     "sudden": "from one step to the next the reward gives the same to all answers: its rule or its input has changed",
     "solved": "the tasks are solved by all answers, or none is",
 }
