@@ -244,6 +244,18 @@ def test_slowness_is_over_where_the_ranks_make_steps_without_it() -> None:
     assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", False)]
 
 
+def test_slowness_that_the_last_steps_no_longer_show_is_over_with_a_job_that_ends_well() -> None:
+    training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
+    (slow,), book = training.find(), IncidentBook()
+    for _ in range(3):
+        book.update((slow,), training.goes(1, with_more(1, "forward", 0.03, cpu=0.068)).state)
+    book.update((), training.goes(1).state)
+    state = training.goes(0.5).state
+    state.end(0, state.now_s)
+    book.update((), state)
+    assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", False)]
+
+
 def test_slowness_is_over_where_ranks_that_make_no_steps_go_on_without_it() -> None:
     training = Training(3).goes(10).goes(8, with_more(1, "forward", 0.03, cpu=0.068))
     (slow,), book, state = training.find(), IncidentBook(), training.state

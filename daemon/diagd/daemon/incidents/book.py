@@ -37,6 +37,7 @@ class IncidentBook:
         for incident in self._incidents:
             incident.restored = incident.is_open
         self._last_found: dict[str, float] = {}
+        self._missed: dict[str, float] = {}  # since when each is no longer found
         self._milder_since: dict[str, float] = {}
         self._candidates: dict[tuple[str, str], _Candidate] = {}
         self._pauses = Pauses()
@@ -66,7 +67,11 @@ class IncidentBook:
         self._forget(state.now_s)
         for incident in self._incidents:
             last_s = self._last_found.setdefault(incident.id, state.now_s)
-            if incident.is_open and is_over(incident, state, last_s, retold=self._retold(incident, state.now_s)):
+            if last_s == state.now_s:
+                self._missed.pop(incident.id, None)
+            missed_s = None if last_s == state.now_s else self._missed.setdefault(incident.id, state.now_s)
+            retold = self._retold(incident, state.now_s)
+            if incident.is_open and is_over(incident, state, last_s, retold=retold, missed_s=missed_s):
                 if incident.kind.startswith(_WAITS):
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
                 _resolve(incident, state.now_s)

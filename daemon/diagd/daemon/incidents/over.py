@@ -16,25 +16,39 @@ _SIGNS = (
 )  # fmt: skip
 
 
-def is_over(incident: Incident, state: JobState, last_found_s: float, *, retold: bool = False) -> bool:
+def is_over(
+    incident: Incident, state: JobState, last_found_s: float, *, retold: bool = False, missed_s: float | None = None
+) -> bool:
     """Whether the fault is over that was found last at `last_found_s`; `retold`: as another that stands now.
+
+    `missed_s` is when it was looked for in vain first since then.
 
     A job that has ended well has come out of each of its waits; a straggler or what training computes wrongly may have
     lasted to the last step.
     """
     if state.ended_s is not None:
-        return state.exit_code == 0 and not incident.goes_on
+        return state.exit_code == 0 and (not incident.goes_on or _went_by(incident, state, missed_s))
     if incident.kind.startswith("exit."):
         return state.attempt > incident.attempt
     involved = (*incident.ranks, *incident.waiting_ranks)
     if state.stopping_s is not None or any(_leaves(state, rank) for rank in involved):
         return state.attempt > incident.attempt
     if incident.kind.startswith("slow.") and incident.goes_on:
-        went_on_s = max((_went_on_s(state.columns, rank) for rank in _seen(state, involved)), default=0.0)
-        return min(went_on_s, state.now_s) - last_found_s > _patience_s(incident)
+        return _last_step_s(incident, state) - last_found_s > _patience_s(incident)
     if incident.kind.startswith(("hang.", "slow.")) and not retold and not _moved(incident, state, last_found_s):
         return False
     return state.now_s - last_found_s > _patience_s(incident)
+
+
+def _went_by(incident: Incident, state: JobState, missed_s: float | None) -> bool:
+    """Whether ranks that were slow made their last steps without that."""
+    slow = incident.kind.startswith("slow.")
+    return slow and missed_s is not None and _last_step_s(incident, state) > missed_s
+
+
+def _last_step_s(incident: Incident, state: JobState) -> float:
+    ranks = _seen(state, (*incident.ranks, *incident.waiting_ranks))
+    return min(max((_went_on_s(state.columns, rank) for rank in ranks), default=0.0), state.now_s)
 
 
 def _patience_s(incident: Incident) -> float:
