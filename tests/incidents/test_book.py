@@ -221,8 +221,9 @@ def test_slowness_that_comes_and_goes_is_one_incident_and_stays_open_where_it_la
     (slow,) = training.find()
     state, book = training.state, IncidentBook()
     for second in range(40):
-        book.update((slow,) if second % 10 < 3 else (), state)
+        book.update((slow,) if second % 10 < 3 or second > 33 else (), state)
         state.now_s += 1.0
+        state.columns.step_s[:3] = state.now_s
     book.update((slow,), state)
     state.now_s += 1.0
     book.update((slow,), state)
@@ -254,6 +255,18 @@ def test_slowness_that_the_last_steps_no_longer_show_is_over_with_a_job_that_end
     state.end(0, state.now_s)
     book.update((), state)
     assert [(one.kind, one.is_open) for one in book.incidents] == [("slow.straggler", False)]
+
+
+@pytest.mark.parametrize(("seconds", "is_open"), [(3, False), (9, True)])
+def test_slowness_that_is_too_young_at_the_jobs_end_to_be_known_to_last_is_over(seconds: int, is_open: bool) -> None:
+    slowly = with_more(1, "forward", 0.03, cpu=0.068)
+    training = Training(3).goes(10).goes(8, slowly)
+    (slow,), book = training.find(), IncidentBook()
+    for _ in range(seconds):
+        book.update((slow,), training.goes(1, slowly).state)
+    training.state.end(0, training.state.now_s)
+    book.update((), training.state)
+    assert [one.is_open for one in book.incidents] == [is_open]
 
 
 def test_slowness_is_over_where_ranks_that_make_no_steps_go_on_without_it() -> None:

@@ -8,6 +8,7 @@ CALM_S = 2.0  # what is not found for so long is over
 GONE_S = 20.0  # likewise of what training computes, whose evidence comes and goes with its samples
 ANEW_S = 20.0  # a watcher that was started again has its evidence of a wait after so long,
 ANEW_GOES_ON_S = 60.0  # and that of what the job goes on with
+YOUNG_S = 6.0  # twice the stretch that a pace is measured over: a slow beginning of an epoch shows for so long
 LOOK_S = 1.0  # what a rank does is seen so long after it at most
 _PROGRAM = ("program_moved_s",)
 _SIGNS = (
@@ -41,9 +42,11 @@ def is_over(
 
 
 def _went_by(incident: Incident, state: JobState, missed_s: float | None) -> bool:
-    """Whether ranks that were slow made their last steps without that."""
-    slow = incident.kind.startswith("slow.")
-    return slow and missed_s is not None and _last_step_s(incident, state) > missed_s
+    """Whether ranks that were slow made their last steps without that, as far as is known."""
+    if not incident.kind.startswith("slow."):
+        return False
+    last_step_s = _last_step_s(incident, state)
+    return last_step_s - incident.opened_s < YOUNG_S or (missed_s is not None and last_step_s > missed_s)
 
 
 def _last_step_s(incident: Incident, state: JobState) -> float:
