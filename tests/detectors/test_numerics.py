@@ -10,6 +10,7 @@ from tests.detectors.states import Job, job
 from tests.detectors.tensors import ledgers, same
 
 from diagd.daemon.detectors.finding import Finding
+from diagd.daemon.detectors.numerics.rates import SEEN
 from diagd.daemon.detectors.numerics.rules import NUMERICS
 from diagd.daemon.detectors.registry import detect
 from diagd.daemon.detectors.scene import scene_of
@@ -714,6 +715,7 @@ def test_weights_at_a_rate_of_0_are_no_dead_ones_of_their_own() -> None:
     made.state.tensors.apply(ledgers(tensors, (0,), (0,)), 1)
     assert [f.kind for f in found(made)] == ["training.dead_parameters"]
     signals(made.state, 0, "lr/0", range(1, 40), [0.0] * 39)
+    made.state.signals.put_fact(0, "lr/0/optimizer", 1, "Adam")
     assert [f.kind for f in found(made)] == ["training.lr_fault"]
 
 
@@ -890,6 +892,20 @@ def test_one_that_has_reached_a_hundredth_for_most_of_the_run_is_told_more_mildl
 
 def test_a_rate_that_never_leaves_zero_is_told() -> None:
     assert kinds(rate([0.0] * 40)) == [("training.lr_fault", (0,), "critical")]
+
+
+@pytest.mark.parametrize(
+    ("samples", "by", "said"),
+    [(400, 0.0, True), (400, 0.5, False), (SEEN - 1, 0.0, False), (20, 0.5, False)],
+)
+def test_a_rate_that_a_log_writes_as_zero_is_one_where_the_loss_has_not_fallen(
+    samples: int, by: float, said: bool
+) -> None:
+    made = job(1)
+    signals(made.state, 0, "lr/0", range(1, samples + 1), [0.0] * samples)
+    levels = [2.0 - by * s / samples for s in range(samples)]
+    signals(made.state, 0, "loss", range(1, samples + 1), noisy(levels, 0.02))
+    assert [f.kind for f in found(made) if f.kind == "training.lr_fault"] == ["training.lr_fault"] * said
 
 
 def test_a_cosine_that_swings_is_told_unless_restarts_are_meant() -> None:

@@ -11,6 +11,7 @@ from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
 from diagd.daemon.detectors.numerics.odd_rate import Odd, now_of, rates_of
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, Floats, Ints, curve_of, figure
+from diagd.daemon.detectors.training.falling import may_fall
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.state.job import JobState
 
@@ -18,6 +19,7 @@ GONE = 1e-4  # of the highest so far: less is no training. Cosines and lines are
 GONE_FOR = 0.1  # of all steps so far
 GONE_LEAST = 20  # steps
 LOW, LOW_FOR, LOW_LEAST = 1e-2, 0.6, 60  # so little for most of a run: it was over before it began
+SEEN = 60  # samples of the loss that show whether it falls
 ZERO_FOR = 20  # steps from the first on; warm-ups begin at zero, and leave it at once
 BELOW_ZERO = 2  # rates that were told
 AGAIN = 2  # times up again
@@ -95,9 +97,22 @@ def never(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It is zero from the first step on."""
     if not len(curve.values) or curve.values.any() or now_of(state, rank, curve) < ZERO_FOR:
         return None
-    text = "the learning rate is 0 in all groups, from the first step on: nothing trains"
     why = "the schedule has not left 0: a scheduler that is never stepped, or a factor of 0"
+    if state.signals.fact(rank, "lr/0/optimizer") is None:
+        return _written_as_zero(state, rank, curve, why)
+    text = "the learning rate is 0 in all groups, from the first step on: nothing trains"
     return Odd("zero", Severity.CRITICAL, text, why, int(curve.steps[0]), 0.9)
+
+
+def _written_as_zero(state: JobState, rank: int, curve: Curve, why: str) -> Odd | None:
+    """A log's 0 may be a small rate that was rounded: it is one where the loss has had its time and has not fallen."""
+    loss = curve_of(state.signals.series(rank, "loss")).values
+    if len(loss) < SEEN or may_fall(loss, patient=True):
+        return None
+    text = (
+        f"the learning rate is written as 0 from the first step on, and in {len(loss)} samples the loss has not fallen"
+    )
+    return Odd("zero", Severity.CRITICAL, text, why, int(curve.steps[0]), 0.8)
 
 
 def negative(state: JobState, rank: int, curve: Curve) -> Odd | None:
@@ -113,7 +128,7 @@ def negative(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 def gone(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It has fallen to as good as nothing, and the run goes on."""
-    if len(curve.values) < 2:
+    if len(curve.values) < 2 or not curve.values.any():
         return None
     peak, now = float(curve.values.max()), now_of(state, rank, curve)
     below = _below(curve, GONE * peak, now)
@@ -132,7 +147,7 @@ def gone(state: JobState, rank: int, curve: Curve) -> Odd | None:
 
 def low(state: JobState, rank: int, curve: Curve) -> Odd | None:
     """It has been low for most of the run."""
-    if len(curve.values) < 2:
+    if len(curve.values) < 2 or not curve.values.any():
         return None
     peak, now = float(curve.values.max()), now_of(state, rank, curve)
     below = _below(curve, LOW * peak, now)
