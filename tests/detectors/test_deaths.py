@@ -1,5 +1,7 @@
 """Which ended rank ended of itself, and what it means for the others."""
 
+from typing import Any
+
 import pytest
 from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
 
@@ -347,6 +349,35 @@ def test_a_rank_that_ends_itself_with_a_code_is_told_so_and_not_that_its_script_
 def test_a_rank_that_left_and_made_the_others_fall_left_early() -> None:
     fell = two_wait().dies(2, code=0).passes(0.5).wait_raises(0).wait_raises(1).passes(0.5).finds()
     assert (fell.kind, fell.ranks) == ("exit.early", (2,))
+
+
+def broken_in_backward(step: int = 9, message: str = "[gloo/transport] Connection closed by peer") -> Job:
+    """Rank 2 has left; the backward passes of the others broke, their script caught that and returned as well."""
+    fell = job(3).dies(2, code=0, ending=Ending("shutdown")).passes(0.5)
+    for rank in (0, 1):
+        fell.entered(rank, seq=120).report()
+        fell.state.signals.put_fact(rank, "backward/broke", step, f"RuntimeError: {message}\t\t0\t")
+        fell.dies(rank, code=0, ending=Ending("shutdown"))
+    fell.passes(1)
+    fell.state.end(0, fell.now_s)
+    return fell
+
+
+def test_of_a_job_that_ends_well_because_its_errors_were_caught_it_is_told_who_left() -> None:
+    (found,) = broken_in_backward().find()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("exit.early", (2,), (0, 1))
+
+
+@pytest.mark.parametrize("how", [{"step": 8}, {"message": "CUDA out of memory"}])
+def test_a_pass_that_broke_before_the_last_step_or_of_itself_tells_nothing(how: dict[str, Any]) -> None:
+    assert broken_in_backward(**how).find() == ()
+
+
+def test_who_left_is_named_and_not_who_crashed_on_the_way_out_after_that() -> None:
+    fell = two_wait().leaves(2).passes(0.5).wait_raises(1, ends=False).leaves(1)
+    fell.wait_raises(0, ends=False).leaves(0).passes(0.5).dies(0, signal="SIGABRT").passes(0.2)
+    found = fell.dies(1, signal="SIGTERM").dies(2, signal="SIGTERM").passes(1).finds()
+    assert (found.kind, found.ranks) == ("exit.early", (2,))
 
 
 def test_a_rank_that_served_a_store_and_left_while_others_still_ask_it_left_early() -> None:

@@ -8,12 +8,13 @@ import sys
 import time
 from typing import Any
 
-from diagd.probes import autocast, cost, overflow, phases, sites, steps, turns
+from diagd.probes import autocast, cost, handled, overflow, phases, sites, steps, turns
 from diagd.probes.box.layout import Live, Phase
 from diagd.probes.compiling import around_eager
 from diagd.probes.fast import FAST, Fast
 from diagd.probes.guard import Patches, Probe
 from diagd.probes.native import operations
+from diagd.probes.signals import SIGNALS
 from diagd.probes.state import STATE
 
 _SITE, _BACKWARDS = int(Live.BACKWARD_SITE), int(Live.BACKWARDS)
@@ -93,3 +94,4 @@ def _failed(token: Any, error: BaseException) -> None:
     STATE.backward_depth = token[0] - 1
     if token[0] == 1:
         phases.enter(Phase.OTHER)
+        SIGNALS.fact("backward/broke", handled.text_of(error))

@@ -4,6 +4,7 @@ A rank that fails and then waits for the others in its handler (a barrier in `fi
 they do not come. Looked at by diagd's own thread; told once it lasts, and taken back when it is over:
 
     exception/handled    fact: "TYPE: MESSAGE<tab>FILE<tab>LINE<tab>FUNCTION" of where the script's own code raised it
+    backward/broke       the same of what a backward pass raised, which the script may catch
 """
 
 import sys
@@ -33,7 +34,7 @@ class _Handled:
         self.number = number
         if found is not None and self.looks == LASTS:
             self.told = True
-            SIGNALS.fact("exception/handled", _text(found))
+            SIGNALS.fact("exception/handled", text_of(found))
         elif self.told and not number:
             self.told = False
             SIGNALS.fact("exception/handled", "")
@@ -49,7 +50,8 @@ def _of_main_thread() -> BaseException | None:
     return found if isinstance(found, Exception) else None
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """In one line: its type and message, and where the script's own code raised it, between tabs."""
     lines = _message(error).replace("\t", " ").strip().splitlines() or [""]
     message = lines[0] if len(lines) == 1 else f"{lines[0]} … {lines[-1]}"  # as of a data worker, with its traceback
     frames = sites.frames_of(error.__traceback__)

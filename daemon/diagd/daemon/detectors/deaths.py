@@ -65,6 +65,9 @@ class Death:
 def first_deaths(scene: Scene) -> list[Death]:
     """The deaths that explain the rest: the first, and those that failed in the same way at the same place."""
     own = sorted(_own_deaths(scene), key=lambda d: d.began_s)
+    state = scene.state
+    if state.ended_s is not None and state.exit_code == 0:
+        own = [death for death in own if _broke(scene, death.rank)]
     if not own:
         return []
     first = own[0]
@@ -72,6 +75,12 @@ def first_deaths(scene: Scene) -> list[Death]:
     if first.kind == "exit.killed":
         return [d for d in alike if d.exit.at_s - first.exit.at_s <= TEARDOWN_ORDER_S]
     return alike
+
+
+def _broke(scene: Scene, rank: int) -> bool:
+    """Whether an operation of others broke because the rank was gone: their script caught that and called it an end."""
+    waits = (scene.graph.for_whom.get((other, rank)) for other in scene.graph.waiting_for((rank,)))
+    return any(wait is not None and wait.op.failed and wait.kind in ("collective", "p2p") for wait in waits)
 
 
 def _own_deaths(scene: Scene) -> list[Death]:
@@ -83,7 +92,18 @@ def _own_deaths(scene: Scene) -> list[Death]:
             found += _leaving(scene, rank, detail)
         elif detail.exit is not None and (kind := _kind(scene, detail, detail.exit)):
             found.append(Death(rank, detail, detail.exit, kind))
+        elif detail.exit is not None and _had_left(scene, detail):
+            found.append(Death(rank, detail, Exit(detail.in_shutdown_s or 0.0, 0, seen_by="probe"), "exit.early"))
     return found
+
+
+def _had_left(scene: Scene, detail: Detail) -> bool:
+    """Whether its script was over, and others fell for that, before the launcher ended it for their sake."""
+    end, ending = detail.exit, detail.ending
+    if end is None or detail.in_shutdown_s is None or not _torn_down(scene, detail.rank, end) or _wanted(scene, end):
+        return False
+    failed = ending is not None and (ending.what == "exception" or ending.code not in (None, 0))
+    return not failed and not scene.graph.waits.get(detail.rank) and _broke(scene, detail.rank)
 
 
 def _leaving(scene: Scene, rank: int, detail: Detail) -> list[Death]:

@@ -222,7 +222,8 @@ def _how_it_left(death: Death) -> tuple[str, str]:
         )
     if ending is not None and ending.what == "exit" and ending.frames and ending.frames[0].function != "<module>":
         return "left", "it called exit itself, alone: by its own condition to stop"
-    return "left", "it left the training loop alone: its own condition to stop, or fewer batches than the others have"
+    why = "its own condition to stop, an error that it caught, or fewer batches than the others have"
+    return "left", f"it left the training loop alone: {why}"
 
 
 def _with(end: Exit) -> str:

@@ -70,6 +70,8 @@ def _waiting_in(state: JobState, detail: Detail) -> Iterator[Operation]:
         yield from pending
     elif (failed := _failed_last(state, detail)) is not None:
         yield failed
+    elif detail.in_shutdown_s is not None and (broken := _broke_in_backward(state, detail)) is not None:
+        yield broken
 
 
 def _is_current(state: JobState, rank: int) -> bool:
@@ -197,6 +199,8 @@ def _dead_in(state: JobState, detail: Detail) -> Iterator[Operation]:
         yield failed[-1]
     elif _raised_in_backend(detail) and (op := _last_pending(detail)) is not None:
         yield op
+    elif (broken := _broke_in_backward(state, detail)) is not None:
+        yield broken
 
 
 def _refused(op: Operation) -> bool:
@@ -238,6 +242,18 @@ def _raised_in_backend(detail: Detail) -> bool:
     inside = not ending.frames or _communicates(ending.frames[0])
     said = (*BACKEND_WORDS, *_NETWORK_WORDS) if inside else BACKEND_WORDS
     return any(word in ending.message for word in said)
+
+
+def _broke_in_backward(state: JobState, detail: Detail) -> Operation | None:
+    """What the rank's last backward pass fell out of, where its script caught that and made no step since."""
+    fact = state.signals.fact(detail.rank, "backward/broke")
+    step = int(state.columns.step[detail.rank])
+    if fact is None or fact[0] <= step or not any(word in fact[1] for word in BACKEND_WORDS):
+        return None
+    op = _last_pending(detail)
+    return (
+        replace(op, failed=fact[1], entered_s=op.entered_s or float(state.columns.step_s[detail.rank])) if op else None
+    )
 
 
 def _last_pending(detail: Detail) -> Operation | None:

@@ -27,6 +27,8 @@ def is_over(
     A job that has ended well has come out of each of its waits; a straggler or what training computes wrongly may have
     lasted to the last step.
     """
+    if state.ended_s is not None and incident.kind.startswith("exit.") and last_found_s >= state.now_s:
+        return False
     if state.ended_s is not None:
         return state.exit_code == 0 and (not incident.goes_on or _went_by(incident, state, missed_s))
     if incident.kind.startswith("exit."):
