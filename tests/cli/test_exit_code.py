@@ -1,5 +1,6 @@
 """The job's exit code is the job's, whatever becomes of diagd's own words."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,17 @@ import pytest
 DIAGD = [str(Path(sys.executable).with_name("diagd"))]
 
 
-@pytest.mark.parametrize("code", [0, 7])
-def test_a_full_disk_behind_stderr_does_not_change_the_exit_code(code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "variables"),
+    [(0, {}), (7, {}), (7, {"PYTHONUNBUFFERED": "1"}), (7, {"PYTHONPATH": "/"})],
+    ids=str,
+)
+def test_a_full_disk_behind_stderr_does_not_change_the_exit_code(code: int, variables: dict[str, str]) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*DIAGD, "run", "--", "sh", "-c", f"exit {code}"], stderr=full, check=False)
+        done = subprocess.run(
+            [*DIAGD, "run", "--", "sh", "-c", f"exit {code}"], stderr=full, env=plain | variables, check=False
+        )
     assert done.returncode == code
 
 

@@ -109,6 +109,12 @@ _CLICKS_EPIPE = 1  # where click itself meets a closed pipe it ends so, also out
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is for sys.exit."""
+    code = _run(argv)
+    _give_up_unwritten()
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         result = cli.main(arguments, prog_name="diagd", standalone_mode=False)
@@ -148,8 +154,22 @@ def _failed(exc: Exception, arguments: Sequence[str]) -> int:
 
 
 def _unread() -> int:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter fails at its end as well
+    _to_nowhere(1)  # or the interpreter fails at its end as well
     return 141
+
+
+def _give_up_unwritten() -> None:
+    """What a full disk or a closed pipe does not take: the interpreter would end with 120 for it, whatever the code."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            _to_nowhere(number)
+
+
+def _to_nowhere(number: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _show(message: str, help: str, arguments: Sequence[str]) -> None:
