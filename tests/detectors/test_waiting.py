@@ -316,6 +316,28 @@ def test_a_candidate_that_waits_in_a_call_is_stuck_once_it_has_long_shown_no_sig
     assert (found.kind, found.ranks, found.severity) == ("hang.store_wait", (2,), severity)
 
 
+@pytest.mark.parametrize(
+    ("asked", "heard", "key"),
+    [
+        ("4 2", False, "not_started"),
+        ("4 3", False, "not_joined"),
+        ("2 4", False, "not_joined"),
+        ("", False, "not_joined"),
+        ("4 2", True, "not_joined"),
+    ],
+)
+def test_ranks_that_the_launcher_never_started_are_told_at_once(asked: str, heard: bool, key: str) -> None:
+    start = job(4 if heard else 2, hang_after_s=60, warm=False).initialises(0).initialises(1)
+    for rank in (2, 3) if heard else ():
+        start._detail(rank, groups=())
+    start.state.world_size = 4
+    for rank in (0, 1) if asked else ():
+        start.state.signals.put_fact(rank, "init/world", 0, asked)
+    found = start.passes(7).finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("hang.store_wait", (2, 3), key)
+    assert (found.severity == Severity.CRITICAL) is (key == "not_started")
+
+
 def test_a_rank_that_failed_in_init_has_come_to_it() -> None:
     """Its connection was refused; the others still stand in it when the launcher ends the job."""
     start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1).initialises(2)

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diagd.probes import rank, sites, start
+from diagd.probes import launched, rank, sites, start
 from diagd.probes.box import layout
 from diagd.probes.box.layout import FieldIndex, Flag, Live, Op
 from diagd.probes.guard import Patches, Probe, wrapper
@@ -101,6 +101,7 @@ def _before_init(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if given.get("backend"):
         facts["backend"] = str(given["backend"])
     write_identity(**facts)
+    launched.note_world(given.get("world_size"))
     _start_server()
     return _begin(Op.INIT, str(given.get("init_method") or ""))
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from diagd.daemon.detectors import companions, places, words
 from diagd.daemon.detectors.creating import other_order
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.launched import never_started
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, PROVEN_S, Scene
@@ -57,9 +58,10 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         return found
     joined = tuple(r for r in joined if r not in missing) or joined
     known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
-    stuck = missing == joined or all(_quiet(scene, r) for r in missing)
+    unstarted = never_started(scene, joined, missing)
+    stuck = missing == joined or unstarted is not None or all(_quiet(scene, r) for r in missing)
     over = scene.age_s(wait) >= state.hang_after_s
-    severity = Severity.CRITICAL if (over and stuck) or wait.failed or closed else Severity.WARNING
+    severity = Severity.CRITICAL if (over and stuck) or wait.failed or closed or unstarted else Severity.WARNING
     if severity == Severity.WARNING and not stuck and _starting(scene, wait, missing):
         severity = Severity.INFO
     locations = tuple(p for d in known.values() for p in places.outside(d))
@@ -72,6 +74,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         text += f"{words.ranks_text(missing)} {words.verb(missing, 'has', 'have')} not joined" + (
             f": in {place}" if place else "; nothing is heard of it" if not known else ""
         )
+    if unstarted is not None:
+        text = f"{words.wait_text(joined)} in {what}; {unstarted.text}"
     evidence = [Evidence(f"in {what}{scene.lasting(scene.age_s(wait))}", "probe", r) for r in joined[:3]]
     evidence += [
         Evidence(f"has not entered {what}" + (f"; in {place}" if place else ""), "stack", r) for r in list(known)[:3]
@@ -80,6 +84,7 @@ def creation(scene: Scene, rank: int) -> Finding | None:
                   Basis.OBSERVATION if known else Basis.INFERENCE, tuple(evidence))  # fmt: skip
     if missing == joined:
         cause = _unconnected(state.attempt, tuple(evidence))
+    cause = unstarted or cause
     return Finding(
         kind="hang.store_wait", severity=severity, ranks=missing,
         waiting_ranks=tuple(sorted(set(joined) - set(missing))),

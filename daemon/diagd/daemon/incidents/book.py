@@ -81,7 +81,7 @@ class IncidentBook:
 
     def _take(self, finding: Finding, state: JobState) -> Incident | None:
         incident = self._same_fault(finding)
-        if _being_ended(state) and (incident is None or incident.severity == Severity.CRITICAL):
+        if _being_ended(state):
             return None  # what was known before stands; what ranks do now is the ending's doing
         if incident is not None:
             self._last_found[incident.id] = state.now_s
