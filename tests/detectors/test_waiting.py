@@ -338,6 +338,26 @@ def test_ranks_that_the_launcher_never_started_are_told_at_once(asked: str, hear
     assert (found.severity == Severity.CRITICAL) is (key == "not_started")
 
 
+def test_ranks_that_join_under_the_number_of_another_are_at_fault() -> None:
+    start = job(4, hang_after_s=60, warm=False)
+    for rank in range(4):
+        start.initialises(rank, site=at("main", line=7))
+    start.state.signals.put_fact(2, "init/rank", 0, "0 2")
+    start.state.signals.put_fact(3, "init/rank", 0, "1 3")
+    found = start.passes(7).finds()
+    assert (found.kind, found.ranks, found.waiting_ranks) == ("hang.store_wait", (2, 3), (0, 1))
+    assert (found.severity, found.causes[0].key) == (Severity.CRITICAL, "same_rank")
+    assert "rank 2 joins as rank 0, rank 3 joins as rank 1, " in found.summary
+    assert found.locations[0].frame.line == 7
+
+
+def test_ranks_that_join_under_other_numbers_of_which_each_is_there_once_are_not() -> None:
+    start = job(2, hang_after_s=60, warm=False).initialises(0).initialises(1)
+    for rank in (0, 1):
+        start.state.signals.put_fact(rank, "init/rank", 0, f"{1 - rank} {rank}")
+    assert "same_rank" not in [cause.key for found in start.passes(70).find() for cause in found.causes]
+
+
 def test_a_rank_that_failed_in_init_has_come_to_it() -> None:
     """Its connection was refused; the others still stand in it when the launcher ends the job."""
     start = job(3, hang_after_s=10, warm=False).initialises(0).initialises(1).initialises(2)

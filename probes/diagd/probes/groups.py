@@ -100,8 +100,9 @@ def _before_init(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     facts = {key: given[key] for key in ("world_size", "rank") if isinstance(given.get(key), int) and given[key] >= 0}
     if given.get("backend"):
         facts["backend"] = str(given["backend"])
+    if not launched.note(given):
+        facts.pop("rank", None)  # another process may claim that number too, and rightly
     write_identity(**facts)
-    launched.note_world(given.get("world_size"))
     _start_server()
     return _begin(Op.INIT, str(given.get("init_method") or ""))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from diagd.daemon.detectors import companions, places, words
 from diagd.daemon.detectors.creating import other_order
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
-from diagd.daemon.detectors.launched import never_started
+from diagd.daemon.detectors.launched import Claimed, claimed_twice, never_started
 from diagd.daemon.detectors.life import life_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, PROVEN_S, Scene
@@ -56,6 +56,8 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         return None  # who has no dump may have joined
     if wait.op.name == "NEW_GROUP" and (found := other_order(scene, wait)) is not None:
         return found
+    if wait.op.name == "INIT" and (claimed := claimed_twice(scene, joined)) is not None:
+        return _same_number(scene, wait, joined, claimed)
     joined = tuple(r for r in joined if r not in missing) or joined
     known = {r: d for r in missing if (d := state.candidates.get(r) or state.details.get(r))}
     unstarted = never_started(scene, joined, missing)
@@ -91,6 +93,18 @@ def creation(scene: Scene, rank: int) -> Finding | None:
         op_name=wait.op.name, names=(wait.op.detail,) if wait.op.detail else (), summary=words.shortened(text + "."),
         locations=locations or places.at_wait(state.detail(rank), wait), causes=(cause,), step=scene.step(joined),
         since_s=wait.since_s, sure=closed, key="creation",
+    )  # fmt: skip
+
+
+def _same_number(scene: Scene, wait: Wait, joined: tuple[int, ...], claimed: Claimed) -> Finding:
+    culprits = claimed.culprits
+    return Finding(
+        kind="hang.store_wait", severity=Severity.CRITICAL, ranks=culprits,
+        waiting_ranks=tuple(sorted(set(joined) - set(culprits))), op_name=wait.op.name,
+        names=(wait.op.detail,) if wait.op.detail else (),
+        summary=words.shortened(f"{words.wait_text(joined)} in init_process_group; {claimed.cause.text}."),
+        locations=tuple(p for r in culprits for p in places.at_wait(scene.state.detail(r), scene.graph.wait(r))),
+        causes=(claimed.cause,), step=scene.step(joined), since_s=wait.since_s, sure=True, key="creation",
     )  # fmt: skip
 
 
