@@ -115,7 +115,8 @@ def _stopped(scene: Scene, root: Root) -> Finding | None:
     # with. All at once: a person suspended the job.
     lasts = root.failed or not root.life.known or since >= scene.state.hang_after_s
     severity = Severity.CRITICAL if lasts and not everyone else Severity.WARNING
-    seen = Evidence("process state T (stopped)", "kernel", root.rank, scene.step((root.rank,)))
+    process = f"process {root.detail.pid}{f' on {root.detail.host}' if root.detail.host else ''}"
+    seen = Evidence(f"{process} is in state T (stopped)", "kernel", root.rank, scene.step((root.rank,)))
     cause = Cause("stopped", "its process is stopped: by SIGSTOP, job control, a debugger or a freezer", 0.95,
                   Basis.OBSERVATION, (seen,
                                       *waiting_text(scene, root)))  # fmt: skip
