@@ -1,10 +1,12 @@
 """What a dump folder knows of the ranks beyond their flight recorders, into the state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from diagd.daemon.agent.usage import DATA_WORKER
 from diagd.daemon.analyze.folder import RankFolder
 from diagd.daemon.state.job import JobState
-from diagd.daemon.state.model import Detail, Exit, Facts, Status
+from diagd.daemon.state.model import Child, Detail, Exit, Facts, Status
 
 
 def enrich(state: JobState, extras: Mapping[int, RankFolder]) -> None:
@@ -57,7 +59,25 @@ def _detail(extra: RankFolder, state: JobState) -> Detail:
         operations=tuple(op for op in extra.operations if op.returned_s is None and not op.failed),
         history=extra.operations,
         stacks=extra.stacks,
+        children=tuple(_children(extra)),
         ending=extra.ending,
         thread_ended=extra.thread_ended,
         exit=Exit(state.now_s) if extra.ended else None,
     )
+
+
+def _children(extra: RankFolder) -> Iterator[Child]:
+    """As the agent tells them: a data worker by its name or its stack."""
+    told: Any = extra.process.get("children")
+    workers = {stack.pid for stack in extra.stacks if stack.role == "worker"}
+    for one in told if isinstance(told, list) else ():
+        if not isinstance(one, dict) or not isinstance(one.get("pid"), int):
+            continue
+        name, command = str(one.get("name") or ""), one.get("command")
+        loader = one["pid"] in workers or name.startswith(DATA_WORKER)
+        line = " ".join(map(str, command))[:500] if isinstance(command, list) and command else name
+        used_s = one.get("cpu_s")
+        yield Child(
+            one["pid"], "worker" if loader else "child", str(one.get("state") or "X")[:1],
+            float(used_s) if isinstance(used_s, int | float) else 0.0, line, in_data_loader=loader,
+        )  # fmt: skip
