@@ -14,6 +14,7 @@ from diagd.daemon.cli import jobs, reports
 from diagd.daemon.cli.choices import without_diagd
 from diagd.daemon.cli.main import main
 from diagd.daemon.errors import DiagdError
+from diagd.daemon.supervisor import Place
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,30 @@ def test_of_two_jobs_of_one_name_each_is_found_by_what_it_was_told(tmp_path: Pat
     for source, name in (*((folder, name) for folder, name in named.items()), ("dup", "dup"), ("dup-2", "dup-2"),
                          ("a_b-1f", "a b"), ("a b", "a b")):  # fmt: skip
         assert reports.find_report(source).report["job"]["id"] == name
+
+
+def test_a_job_whose_supervisor_was_killed_is_found_where_its_report_was_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = write(tmp_path / "rep", incident(), final=False)
+    name = report()["job"]["id"]
+    jobs.note_home(Place(tmp_path / "run/night", -1), place, name)
+    found = reports.find_report("night")
+    assert (found.report["job"]["id"], found.home, found.whole) == (name, place, False)
+    jobs.note_home(Place(tmp_path / "run/night", -1), place, "another")  # whose report that folder has not got
+    with pytest.raises(DiagdError, match="no job is called night") as caught:
+        reports.find_report("night")
+    assert "known are" not in (caught.value.help or "")
+
+
+def test_of_an_earlier_run_of_that_name_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = Place(tmp_path / "run/night", -1)
+    write(jobs.kept_home(run), incident())
+    jobs.note_home(run, tmp_path / "rep", "night")
+    with pytest.raises(DiagdError, match="no job is called night"):
+        reports.find_report("night")
 
 
 def test_where_its_disk_was_full_the_report_is_found_where_it_was_kept(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 KEPT_JOBS = 20
 KEPT_S = 24 * 3600.0
+_ELSEWHERE = "elsewhere.json"
 _NO_JOB = "start one with `diagd run -- COMMAND…`; `diagd dump` also finds the ranks of a job that runs without diagd"
 
 
@@ -69,6 +70,31 @@ def fresh_home(place: "Place | None") -> Path | None:
     except OSError:  # a read-only home: what is found is still said on stderr
         return place.path / "report"
     return home
+
+
+def note_home(place: "Place | None", report_dir: Path, job_id: str) -> None:
+    """Say where the job's report will be, also for when nobody is left to keep it; of an earlier job nothing stays."""
+    if place is None or not keeps_jobs():
+        return
+    with suppress(OSError):  # a read-only home
+        home = kept_home(place)
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        said = {"folder": str(report_dir.absolute()), "job": job_id}
+        (home / _ELSEWHERE).write_text(json.dumps(said), encoding="utf-8")
+
+
+def kept_in(folder: Path) -> Path:
+    """Where the report of the job of this folder is: there, or where it was to be written."""
+    try:
+        said = json.loads((folder / _ELSEWHERE).read_text(encoding="utf-8"))
+        place, job_id = Path(said["folder"]), said["job"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return folder
+    if (folder / "report.json").exists():
+        return folder
+    report = read_report(place)
+    return place if report is not None and report["job"]["id"] == job_id else folder
 
 
 def keep_finished(plan: "Plan", report: Mapping[str, Any] | None) -> list[str]:

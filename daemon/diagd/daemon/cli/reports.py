@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagd.daemon.cli.choices import without_diagd
-from diagd.daemon.cli.jobs import fetch, find_job, job_name, read_report, running_jobs, state_home
+from diagd.daemon.cli.jobs import fetch, find_job, job_name, kept_in, read_report, running_jobs, state_home
 from diagd.daemon.errors import DiagdError
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ def find_report(source: str | None) -> Found:
     finished = _finished()
     # The folder's name is one job's alone, and is told without its node.
     for folder in sorted(finished, key=lambda folder: source not in _names(folder)):
-        if (kept := read_report(folder)) and source in (None, *_names(folder), kept["job"]["id"]):
-            found = _judged(kept, Path(kept.get("folder", folder)), folder)
+        written_in = kept_in(folder)
+        if (kept := read_report(written_in)) and source in (None, *_names(folder), kept["job"]["id"]):
+            found = _judged(kept, Path(kept.get("folder", written_in)), written_in)
             return found if source else replace(found, caveat="\n".join(filter(None, [found.caveat, without_diagd()])))
     begun = [folder for folder in finished if source and folder.name.startswith(source)]
     if len(begun) == 1 and source != begun[0].name:
         return find_report(begun[0].name)
-    raise _none(source, [folder.name for folder in finished])
+    raise _none(source, [folder.name for folder in finished if (kept_in(folder) / "report.json").exists()])
 
 
 def _names(folder: Path) -> tuple[str, str]:

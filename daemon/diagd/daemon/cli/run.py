@@ -223,7 +223,7 @@ def _say(line: str) -> None:
 
 def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str | None, **options: Any) -> "Plan":
     """What the options ask for; says what a person should know before the job starts."""
-    from diagd.daemon.cli.jobs import fresh_home
+    from diagd.daemon.cli.jobs import fresh_home, note_home
     from diagd.daemon.cli.reportdir import earlier_files
     from diagd.daemon.supervisor import Plan, find_place, job_id_of
 
@@ -248,6 +248,8 @@ def plan_job(words: tuple[str, ...], folder: "ReportDir | None", *, job_id: str 
         name = name if options["aggregator"] else place.path.name  # its report, metrics and state are its own
     if folder is not None and (line := earlier_files(folder)):
         _say(line)
+    if folder is not None:
+        note_home(place, folder.path, name)
     return Plan(
         command=words,
         environ=environ,
