@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diagd.daemon.detectors.backend import lane_of
 from diagd.daemon.detectors.ledger import signature
-from diagd.daemon.detectors.position import lane_of
 from diagd.daemon.state.model import Operation
 
 MOST_UNFINISHED = 64  # of one order: a host can be thousands of operations ahead of its device, and the first counts

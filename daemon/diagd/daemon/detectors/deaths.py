@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from diagd.daemon.detectors.position import BACKEND_WORDS, rests_in_communication
+from diagd.daemon.detectors.backend import rests_in_communication
+from diagd.daemon.detectors.fallen import BACKEND_WORDS
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Exit
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import places, threads, words
 from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_interrupted, was_refused
+from diagd.daemon.detectors.fallen import OWN_SOCKET
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.ledger import UNNAMED
-from diagd.daemon.detectors.position import OWN_SOCKET
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.victims import victims_of
 from diagd.daemon.state.model import Ending, Exit

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from diagd.daemon.detectors.backend import unfinished_tail
 from diagd.daemon.detectors.ledger import Ledger
 from diagd.daemon.detectors.pairing import is_surplus
-from diagd.daemon.detectors.position import Wait, is_stopped, unfinished_tail, waits_of
+from diagd.daemon.detectors.position import Wait, is_stopped, waits_of
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.model import Operation
 

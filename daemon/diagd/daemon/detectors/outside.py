@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from diagd.daemon.detectors import dumped, elsewhere, words
 from diagd.daemon.detectors.attention import BEGUN
+from diagd.daemon.detectors.backend import rests_in_communication
 from diagd.daemon.detectors.blocked import blocked, is_stuck
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.life import SAME_STACK_LOOKS, life_of
 from diagd.daemon.detectors.polling import polling
-from diagd.daemon.detectors.position import is_stopped, rests_in_communication
+from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.root import Root, finding_of, root_of, seen, waiting_text
 from diagd.daemon.detectors.scene import FIRST_STEP_LATE_S, Scene
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from diagd.daemon.detectors import history, places, words
+from diagd.daemon.detectors.backend import rests_in_communication
 from diagd.daemon.detectors.bystanders import bystanders, fell_between
 from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.issuing import issued_otherwise
 from diagd.daemon.detectors.ledger import minority
-from diagd.daemon.detectors.position import rests_in_communication
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.state.model import Detail, Frame, Operation
 
