@@ -27,5 +27,6 @@ def test_who_called_too_much_many_steps_ago_is_named_from_dumps_too(tmp_path: Pa
     found = judged(save(tmp_path / "d", world(*ranks, groups=MESH)))
     assert faults(found) == [("hang.group_cycle", [3])]
     assert (
-        "1 more operation of group 21 than the others, since #11 of group 11" in found.report["incidents"][0]["summary"]
+        "1 more operation of group 21 (sub_pg: ranks 2,3) than the others, since #11 of group 11 (sub_pg: "
+        in found.report["incidents"][0]["summary"]
     )

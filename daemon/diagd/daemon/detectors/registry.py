@@ -42,6 +42,7 @@ from diagd.daemon.detectors.deaths import first_deaths
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.folding import deepest, together
 from diagd.daemon.detectors.graph import sinks
+from diagd.daemon.detectors.group_names import with_members
 from diagd.daemon.detectors.numerics.rules import NUMERICS
 from diagd.daemon.detectors.position import is_stopped
 from diagd.daemon.detectors.scene import Scene, scene_of
@@ -71,7 +72,8 @@ def detect(state: JobState, failed: Failed | None = None) -> tuple[Finding, ...]
         if not any(f.severity == Severity.CRITICAL and not f.goes_on for f in found):
             found += _found((guess,), scene, failed)
     told = deepest(together(without_consequences(found)))
-    return tuple(with_victims(scene, sharing.with_sharers(scene, threads.with_fallen(scene, one))) for one in told)
+    whole = (with_victims(scene, sharing.with_sharers(scene, threads.with_fallen(scene, one))) for one in told)
+    return tuple(with_members(state, one) for one in whole)
 
 
 def _found(detectors: Iterable[Detector], scene: Scene, failed: Failed | None) -> list[Finding]:
