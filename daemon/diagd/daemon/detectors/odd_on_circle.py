@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from diagd.daemon.detectors import history, words
+from diagd.daemon.detectors import history, rounds, words
 from diagd.daemon.detectors.astray import ASTRAY, astray, strayed, waited_in
 from diagd.daemon.detectors.history import RECV, SEND
 from diagd.daemon.detectors.position import Wait
@@ -60,6 +60,14 @@ def _alone(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]
     return history.alone_there(scene, waits)
 
 
+def _left_the_round(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return rounds.left_out(scene, waits)
+
+
+def _kept_on(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
+    return rounds.kept_on(scene, waits)
+
+
 def _to_a_stranger(scene: Scene, waits: Waits, left: tuple[int, ...]) -> tuple[int, ...]:
     """Who waits in a send or recv for a rank that went to a collective, and with which it never had one before."""
     wanted = {rank for rank, wait in waits.items() if wait.kind == "p2p" and wait.op.peer in left}
@@ -108,6 +116,8 @@ Rule = Callable[[Scene, Waits, tuple[int, ...]], tuple[int, ...]]
 _NOT_THERE = "not in the send or recv that others wait for"
 _NEW = "turned to a partner that it never sent to or received from before"
 _ALONE = "come alone to an operation that no rank came to before, while the others go on as ever"
+_SHORT = "left out a send or receive that was in each of its rounds before"
+_LONGER = "gone on with its sends and receives as ever, where all others have made fewer in this round"
 _DONE = "turned to a partner that has done its sends and receives of this step with others"
 _EARLY = "gone to a collective with fewer sends or receives than in the steps before"
 _OUT = "gone on without the send or receive that all others have called there"
@@ -126,4 +136,6 @@ _RULES: tuple[tuple[Rule, str, str], ...] = (
     (_kept_partner, f"has {_KEPT}", f"have {_KEPT}"),
     (_new_partner, f"has {_NEW}", f"have {_NEW}"),
     (_stopped, f"has {_WITHOUT}", f"have {_WITHOUT}"),
+    (_left_the_round, f"has {_SHORT}", f"have {_SHORT}"),
+    (_kept_on, f"has {_LONGER}", f"have {_LONGER}"),
 )
