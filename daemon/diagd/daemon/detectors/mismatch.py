@@ -9,7 +9,7 @@ from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
 from diagd.daemon.detectors.mesh_vote import against_mesh
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import LATE_S, PROVEN_S, Scene
-from diagd.daemon.detectors.usual_order import out_of_order
+from diagd.daemon.detectors.usual_order import off_the_rounds, out_of_order
 from diagd.daemon.state.model import Frame
 
 KIND = "hang.collective_mismatch"
@@ -52,8 +52,9 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
     culprits, tie = minority(ranked)
     apart = against_mesh(scene, group, seq, ranked) if tie else ()
     new = out_of_order(scene, group, seq, ranked) if tie and not apart else ()
-    if apart or new:
-        culprits, tie = apart or new, False
+    off = off_the_rounds(scene, group, seq, ranked) if tie and not (apart or new) else ()
+    if apart or new or off:
+        culprits, tie = apart or new or off, False
         ranked = sorted(ranked, key=lambda ranks: set(ranks) <= set(culprits))
     everyone = tuple(sorted(r for ranks in ranked for r in ranks))
     fell = handled(scene, everyone) if "operation" in fields else {}
@@ -62,7 +63,7 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         ranked = sorted(ranked, key=lambda ranks: ranks == list(culprits))
     else:
         fell = {}
-    new = () if fell else new
+    new, off = ((), ()) if fell else (new, off)
     waiting = tuple(sorted({*everyone, *scene.graph.waiting_for(everyone)} - set(culprits)))
     op = scene.ledger.at(group, seq, culprits[0])
     raised = tuple(Location(r, one.place) for r, one in fell.items() if one.place is not None)
@@ -79,7 +80,7 @@ def _finding(scene: Scene, group: str, seq: int, ranked: list[list[int]], fields
         names=(*fields, *(one.text.partition(":")[0] for one in fell.values())),
         summary=_summary(scene, group, seq, ranked, culprits, tie, fields, locations, fell),
         locations=locations,
-        causes=(_by_order(why, ranked, new) if new else why,),
+        causes=(_by_order(why, ranked, new, _NEW) if new else _by_order(why, ranked, off, _OFF) if off else why,),
         step=scene.step(everyone),
         sure=True,
         since_s=min((w.since_s for w in _collective_waits(scene) if w.op.group == group), default=0.0),
@@ -164,10 +165,14 @@ def _cause(
     return Cause("path" if path else "arguments", text, 0.95, Basis.OBSERVATION, tuple(evidence))
 
 
-def _by_order(cause: Cause, ranked: list[list[int]], new: tuple[int, ...]) -> Cause:
+_NEW = "come to an operation that no rank came to before"
+_OFF = "left the order of operations that all have kept in each step before"
+
+
+def _by_order(cause: Cause, ranked: list[list[int]], new: tuple[int, ...], what: str) -> Cause:
     """The same, of which it was not a vote that told who is at fault."""
     others = words.ranks_text(ranked[0])
-    text = f"{words.ranks_text(new)} {words.verb(new, 'has', 'have')} come to an operation that no rank came to before"
+    text = f"{words.ranks_text(new)} {words.verb(new, 'has', 'have')} {what}"
     text += f", where {others} {words.verb(ranked[0], 'goes', 'go')} on as ever"
     text += f"; or all were to come there for the first time, and {others} did not"
     return Cause(cause.key, text, Basis.INFERENCE.ceiling, Basis.INFERENCE, cause.evidence)

@@ -1,4 +1,4 @@
-"""Rounds of sends and receives that repeat, as the stages of a pipeline make them: who has left one out this time.
+"""Rounds of operations that repeat from step to step: who has left one out this time.
 
 The rank that waits for what is missing goes on as always; the order that its partner has kept in each round before
 tells which of the two left it. Where all others have left theirs too, the round was meant to be another one.
@@ -14,7 +14,7 @@ from diagd.daemon.state.model import Detail
 ROUNDS = 6  # that are alike: so often, a number of micro-batches that varies is not the same by chance
 ROUNDS_OF_ONE = 50  # of a single operation each: a long row of sends is no more than a part of a round
 LATEST = 2  # rounds within which the order was left
-Key = tuple[str, int]  # SEND or RECV, the partner
+Key = tuple[str, int]  # SEND or RECV, the partner; a collective, its elements
 
 
 def left_out(scene: Scene, waits: Mapping[int, Wait]) -> tuple[int, ...]:
@@ -57,11 +57,24 @@ def missing(keys: Sequence[Key]) -> Key | None:
     count = len(keys)
     for length in range(1, count // (ROUNDS + LATEST) + 1):
         settled = count - LATEST * length
-        begin = _alike_since(keys, length, settled)
-        alike, kinds = settled - begin, len(set(keys[settled - length : settled]))
-        if alike >= (ROUNDS if kinds > 1 else ROUNDS_OF_ONE) * length and 2 * alike >= settled:
+        if _is_settled(keys, length, settled):
             return next((keys[i - length] for i in range(settled, count) if keys[i] != keys[i - length]), None)
     return None
+
+
+def due(keys: Sequence[Key]) -> Key | None:
+    """What comes next in rounds that are alike up to now; None where there are none."""
+    count = len(keys)
+    for length in range(1, count // ROUNDS + 1):
+        if _is_settled(keys, length, count):
+            return keys[count - length]
+    return None
+
+
+def _is_settled(keys: Sequence[Key], length: int, end: int) -> bool:
+    """Whether rounds of that length are alike up to `end`: often enough, and for most of what is known."""
+    alike, kinds = end - _alike_since(keys, length, end), len(set(keys[end - length : end]))
+    return alike >= (ROUNDS if kinds > 1 else ROUNDS_OF_ONE) * length and 2 * alike >= end
 
 
 def _alike_since(keys: Sequence[Key], length: int, end: int) -> int:

@@ -7,6 +7,7 @@ That can also be what all were to come to for the first time, and one side has n
 from collections.abc import Sequence
 from itertools import pairwise
 
+from diagd.daemon.detectors import rounds
 from diagd.daemon.detectors.history import AGREED_BEFORE
 from diagd.daemon.detectors.ledger import Signature
 from diagd.daemon.detectors.scene import Scene
@@ -21,7 +22,8 @@ def out_of_order(scene: Scene, group: str, seq: int, sides: Sequence[Sequence[in
     where the sides are in the same operation: its size may be new with any sample.
     """
     members = [rank for ranks in sides for rank in ranks]
-    before = _order(scene, group, seq, members)
+    before, whole = _order(scene, group, seq, members)
+    before = before if whole else {}
     now = scene.ledger.signatures(group, seq, members)
     if not before or len({now[ranks[0]][0] for ranks in sides}) < len(sides):
         return ()
@@ -32,18 +34,40 @@ def out_of_order(scene: Scene, group: str, seq: int, sides: Sequence[Sequence[in
     return tuple(sorted(rank for ranks in others for rank in ranks))
 
 
-def _order(scene: Scene, group: str, seq: int, members: Sequence[int]) -> dict[int, Signature]:
-    """What these ranks have entered at the places before that one; empty where they did not all enter the same."""
+def off_the_rounds(scene: Scene, group: str, seq: int, sides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The ranks on the sides that leave the rounds which all have kept, where one side is in what is due in them.
+
+    What is done once in many rounds is not among those that are known, as an evaluation: so it is inferred, too.
+    """
+    members = [rank for ranks in sides for rank in ranks]
+    before, _ = _order(scene, group, seq, members)
+    now = scene.ledger.signatures(group, seq, members)
+    if len({now[ranks[0]][0] for ranks in sides}) < len(sides):
+        return ()
+    due = rounds.due([_key(before[place]) for place in sorted(before)])
+    usual = [ranks for ranks in sides if _key(now[ranks[0]]) == due]
+    return tuple(sorted(rank for ranks in sides if ranks not in usual for rank in ranks)) if len(usual) == 1 else ()
+
+
+def _key(signature: Signature) -> tuple[str, int]:
+    return signature[0], -1 if signature[2] is None else signature[2]
+
+
+def _order(scene: Scene, group: str, seq: int, members: Sequence[int]) -> tuple[dict[int, Signature], bool]:
+    """What these ranks have all entered at the places before that one, without a gap; and whether from the first on.
+
+    Nothing where they did not all enter the same there.
+    """
     found: dict[int, Signature] = {}
     for place in range(seq - 1, 0, -1):
         entered = scene.ledger.signatures(group, place, members)
         if len(entered) < len(members):
-            return found if place <= LATE else {}
+            return found, place <= LATE
         first = next(iter(entered.values()))
         if not all(_alike(first, one) for one in entered.values()):
-            return {}
+            return {}, False
         found[place] = first
-    return found
+    return found, True
 
 
 def _follows(before: dict[int, Signature], now: Signature) -> int:
