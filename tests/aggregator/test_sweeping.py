@@ -179,9 +179,26 @@ def test_sweeps_are_few_and_far_between() -> None:
             ranks.serve(due)
         ranks.step(10)
     steps = [request.step for request in ranks.asked if request.everything]
-    assert len(steps) == sweeping.MAX_SWEEPS
-    assert all(later - earlier >= sweeping.BETWEEN_SWEEPS for earlier, later in pairwise(steps))
+    apart = [later - earlier for earlier, later in pairwise(steps)]
+    assert all(steps >= sweeping.BETWEEN_SWEEPS for steps in apart)
+    assert sum(steps < sweeping.STILL for steps in apart) == sweeping.MAX_SWEEPS - 1
     assert len(ranks.asked) <= sweeping.MAX_REQUESTS
+
+
+def test_whether_a_tensor_still_differs_is_asked_ever_more_seldom_and_not_once_it_is_equal() -> None:
+    ranks = Ranks({HEAD: range(0, 4096)})
+    ranks.part()
+    while ranks.at < 1500:
+        if due := ranks.due():
+            ranks.serve(due)
+        ranks.step(8)
+    steps = [request.step for request in ranks.asked if request.everything]
+    apart = [later - earlier for earlier, later in pairwise(steps)]
+    assert len(apart) == 3
+    assert all(sweeping.STILL * 2**n <= steps < sweeping.STILL * 2**n + 40 for n, steps in enumerate(apart))
+    ranks.tell(lambda tensor, rank: 9, ranks.at)
+    ranks.step(5000)
+    assert not ranks.due()
 
 
 def test_numbers_of_an_aggregator_before_this_one_are_not_used_again() -> None:

@@ -665,3 +665,17 @@ def test_a_weight_that_one_ranks_optimizer_was_not_given_is_told_by_that() -> No
     for entry in made.state.tensors.entries:  # each rank steps a part, and sends it
         entry.infos[1] = replace(entry.infos[1], owned=False)
     assert all(one.causes[0].key != "unowned" for one in made.find())
+
+
+def test_where_neither_of_two_replicas_is_in_the_majority_no_host_is_named_to_be_taken_out() -> None:
+    pair = replace(DDP, peers=(0, 1))
+    found = training({pair: only(1, since=30)}, world=2).finds()
+    assert (found.ranks, found.causes[0].key) == ((0, 1), "changed_tied")
+    assert training({DDP: only(1, since=30)}).finds().causes[0].key == "changed"
+
+
+def test_counters_that_were_equal_before_differ_since_a_step_in_a_range() -> None:
+    counter = replace(DDP, name="Net.fc.weight.step", kind="state")
+    found = training({DDP: same, counter: only(1, since=30)}).finds()
+    assert (found.kind, found.causes[0].key) == ("divergence.optimizer", "loaded")
+    assert "since a step from 3 to 33" in found.summary

@@ -17,6 +17,7 @@ from diagd.proto.v1.agent_pb2 import DigestRequest, DigestTarget
 MAX_SWEEPS = 3
 MAX_REQUESTS = 16
 BETWEEN_SWEEPS = 64  # steps at least
+STILL = 128  # steps, and twice as many each time: whether what was found differs still is seen by itself, but seldom
 MAX_TARGETS = 16  # of a request, as the probes take them
 PARTS = 64  # of a target, likewise
 MAX_TENSORS = 8  # looked at in parts after each sweep
@@ -64,6 +65,7 @@ class Sweeps:
     asked: Asked | None = None
     _lead: float = LEAD_S
     _swept_at: int = -BETWEEN_SWEEPS
+    _still: int = STILL
     _swept: set[int] = field(default_factory=set)  # entries that were suspected then, by id
     _passes: dict[int, int] = field(default_factory=dict)  # of an entry, by id
 
@@ -103,10 +105,13 @@ class Sweeps:
                 self._passes[id(entry)] -= 1
 
     def _begins_sweep(self, suspects: Sequence[Entry], step: int) -> bool:
-        is_new = any(id(entry) not in self._swept for entry in suspects)
-        if not is_new or self.sweeps >= MAX_SWEEPS or step - self._swept_at < BETWEEN_SWEEPS:
+        is_new = self.sweeps < MAX_SWEEPS and any(id(entry) not in self._swept for entry in suspects)
+        if step - self._swept_at < (BETWEEN_SWEEPS if is_new else self._still):
             return False
-        self.sweeps += 1
+        if is_new:
+            self.sweeps += 1
+        else:
+            self._still *= 2
         self._swept_at = step
         self._swept.update(map(id, suspects))
         return True

@@ -8,7 +8,7 @@ from diagd.daemon.detectors.apart import apart
 from diagd.daemon.detectors.axes import dealt_across
 from diagd.daemon.detectors.differing import How, Parted
 from diagd.daemon.detectors.dtypes import frozen_recast, recast
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import GOES_ON, Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.local_clip import local_clip
 from diagd.daemon.detectors.meant import is_wrapped_alone
 from diagd.daemon.detectors.models import model_of
@@ -19,6 +19,7 @@ from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.too_narrow import too_narrow
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
+from diagd.daemon.steps import since_text
 
 MAX_NAMES = 20
 SHOWN = 3  # names in the summary
@@ -131,6 +132,8 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
         key = "lost_tied"  # no rank is named whose host could be taken out
     if kind == "divergence.parameter" and narrowed.are_places(how, found):
         key = "flipped"
+    if how is How.CHANGED and first.is_tie and kind in _TIED:
+        key = "changed_tied"
     cause = Cause(key, why, 0.9 if basis is Basis.OBSERVATION else 0.7, basis, _evidence(first))
     return Finding(
         kind=kind,
@@ -146,6 +149,7 @@ def _finding(kind: str, model: str, how: How, culprits: tuple[int, ...], found: 
     )
 
 
+_TIED = ("divergence.parameter", "divergence.frozen", "divergence.optimizer")
 _SEEN = (How.LOADED, How.UNOWNED, How.CHANGED, How.CLIPPED)
 _BY_HAND = (How.UNREDUCED, How.STOPPED)
 
@@ -169,10 +173,7 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
     names = _KEPT.get(found[0].kind, "") + ", ".join(told[:SHOWN])
     more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     first = found[0]
-    when = f"since step {first.since}" if first.since else "from before the first step"
-    equal = first.entry.agreement.last_equal
-    if how in (How.CHANGED, How.STOPPED, How.CLIPPED, How.LOST) and 0 <= equal < first.since - 1:  # digests are sampled
-        when = f"since a step from {equal + 1} to {first.since}"
+    when = _when(first, how)
     others = sorted({rank for alike in first.classes for rank in alike} - set(culprits))
     if found[0].entry.where is not None and len(found) == 1:
         names = f"{narrowed.place(first.entry)} of {names}"
@@ -184,7 +185,16 @@ def _summary(culprits: tuple[int, ...], found: list[Parted], how: How) -> str:
         holds = words.verb(culprits, "holds", "hold")
         text = f"{words.ranks_text(culprits)} {holds} other values than {words.ranks_text(others)} in {names}{more}"
         text += f", {when}"
-    return f"{text}. The run goes on, {divergence_words.EFFECT[first.kind]}"
+    return f"{text}{GOES_ON}, {divergence_words.EFFECT[first.kind]}"
+
+
+def _when(one: Parted, how: How) -> str:
+    """Since when, as digests are taken of some steps: what was equal at first and what never was has no such range."""
+    equal = one.entry.agreement.last_equal
+    if not one.since:
+        return "from before the first step"
+    sampled = equal >= 0 and how not in (How.NEVER, How.UNREDUCED, How.UPDATED, How.UNOWNED, How.UNSENT)
+    return since_text(equal + 1 if sampled else one.since, one.since)
 
 
 def _evidence(one: Parted) -> tuple[Evidence, ...]:

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from diagd.daemon.state.model import Frame
 
+GOES_ON = ". The run goes on"  # what a summary says after what has happened
+
 
 class Severity(StrEnum):
     """As in the report's schema."""

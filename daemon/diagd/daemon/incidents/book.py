@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
+from diagd.daemon.incidents.healed import is_healed, with_end
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.incidents.over import CALM_S, is_over
 from diagd.daemon.incidents.pauses import Pauses
@@ -17,6 +18,7 @@ _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
 DYING_S = 2.0
 ENDING_S = 120.0
+OFTEN = 3  # differences that were made equal again: what comes then is more of the same
 DEEPENS_S = 60.0  # a consequence shows so long before its cause at most; what stood longer is another matter
 
 
@@ -75,6 +77,7 @@ class IncidentBook:
             if incident.is_open and is_over(incident, state, last_s, retold=retold, missed_s=missed_s):
                 if incident.kind.startswith(_WAITS):
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
+                incident.healed, incident.summary = is_healed(incident, state), with_end(incident, state)
                 _resolve(incident, state.now_s)
                 changed.append(incident)
         return changed
@@ -161,16 +164,22 @@ class IncidentBook:
 
     def _again(self, finding: Finding, state: JobState) -> Incident | None:
         """What the job goes on with and was thought to be over is open again."""
-        for incident in self._incidents:
+        for incident in reversed(self._incidents):
             alike = (incident.kind, incident.key, incident.attempt) == (finding.kind, finding.key, state.attempt)
             if not (alike and finding.goes_on and incident.goes_on and set(incident.ranks) & set(finding.ranks)):
                 continue
+            if incident.healed and self._healings(finding) < OFTEN:
+                continue  # another difference
             if incident.resolved_s is not None and state.now_s - incident.resolved_s < AGAIN_S:
                 incident.resolved_s, self._last_found[incident.id] = None, state.now_s
                 self._candidates.pop((finding.kind, finding.key), None)
                 _fill(incident, finding)
                 return incident
         return None
+
+    def _healings(self, finding: Finding) -> int:
+        alike = (one for one in self._incidents if (one.kind, one.key) == (finding.kind, finding.key))
+        return sum(one.healed for one in alike)
 
     def _deepen(self, finding: Finding, state: JobState) -> Incident | None:
         """What was told of its consequence, which often shows first, becomes the incident of the cause."""

@@ -37,6 +37,7 @@ class Incident:
     times_out_s: float | None = None
     strikes: int = 0
     dump: str | None = None
+    healed: bool = False  # over because what differed was seen to be equal again
     restored: bool = False  # open in the store of a watcher before this one, which has not found it itself yet
 
     @property

@@ -1,5 +1,6 @@
 """When an incident is over: where the ranks went on without it, and not because they end or nobody sees them."""
 
+from diagd.daemon.incidents.healed import is_healed
 from diagd.daemon.incidents.incident import Incident
 from diagd.daemon.state.columns import Columns
 from diagd.daemon.state.job import JobState
@@ -27,6 +28,8 @@ def is_over(
     A job that has ended well has come out of each of its waits; a straggler or what training computes wrongly may have
     lasted to the last step.
     """
+    if last_found_s < state.now_s and is_healed(incident, state):
+        return True  # which was seen, whatever becomes of the job
     if state.ended_s is not None and incident.kind.startswith("exit.") and last_found_s >= state.now_s:
         return False
     if state.ended_s is not None:

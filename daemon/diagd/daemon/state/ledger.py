@@ -31,6 +31,9 @@ class Agreement:
     classes: list[list[int]] = field(default_factory=list)  # ranks by equal content, the largest class first
     times: int = 0  # comparisons in all
     parts: list[tuple[int, list[list[int]]]] = field(default_factory=list)  # unequal ones of all time: step, classes
+    equal: int = 0  # comparisons in a row
+    equal_since: int = NONE  # the first step of that stretch
+    last_unequal: int = NONE
 
 
 @dataclass(slots=True)
@@ -243,7 +246,12 @@ def _note(agreement: Agreement, step: int, classes: list[list[int]]) -> None:
     if equal:
         agreement.last_equal, agreement.first_unequal = max(step, agreement.last_equal), NONE
         agreement.unequal, agreement.classes = 0, []
+        if not agreement.equal:
+            agreement.equal_since = step
+        agreement.equal += 1
         return
+    agreement.equal, agreement.equal_since = 0, NONE
+    agreement.last_unequal = max(step, agreement.last_unequal)
     if agreement.first_unequal == NONE:
         agreement.first_unequal = step
     if len(agreement.parts) < MAX_PARTS:
