@@ -12,6 +12,7 @@ from diagd.daemon.detectors.meetings import Ahead
 from diagd.daemon.detectors.models import model_of
 from diagd.daemon.detectors.rates import Apart
 from diagd.daemon.detectors.replicas import replicas_of
+from diagd.daemon.detectors.scales import scales_apart, scales_finding
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
@@ -39,7 +40,7 @@ def apart(state: JobState) -> list[Told]:
     if (idle := _unstepped(state)) is not None:
         return [idle]
     together = _together(state)
-    found = [_steps(state, ranks) or _settings(state, ranks) for ranks in together]
+    found = [_steps(state, ranks) or _scales(state, ranks) or _settings(state, ranks) for ranks in together]
     found += [_steps(state, ranks) for ranks in _once_together(state) if ranks not in together]
     return [told for told in found if told is not None]
 
@@ -173,6 +174,18 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> st
         text = f"{words.ranks_text(odd)} {words.verb(odd, 'has', 'have')} made {abs(by)} optimizer steps"
         text += f" {'more' if by > 0 else 'fewer'} than the others"
     return f"{text}, since about step {since}. The run goes on, with weights that are of different steps"
+
+
+def _scales(state: JobState, ranks: tuple[int, ...]) -> Told | None:
+    """Loss scales that differed no later than what they scale: ranks that are apart may come to others by that."""
+    found = scales_apart(state, ranks)
+    if found is None:
+        return None
+    weights = (e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks))
+    parted = [seen.first_unequal for seen in weights if seen.unequal]
+    if parted and min(parted) < found.may_since:
+        return None
+    return Told(scales_finding(found), ranks, found.may_since)
 
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
