@@ -248,6 +248,61 @@ def test_a_norm_that_the_script_clips_is_no_explosion() -> None:
     assert found(run(grad_norm=levels, clip_norm=levels)) == []
 
 
+def scaled_at(step: int, by: float, *, loss_by: float | None = None, places: Sequence[float] = (1.0,) * 6) -> Job:
+    """From a step on the gradients are so many times as long, those of some parameters times another factor."""
+    after = [1.0 if s < step else by for s in range(1, 161)]
+    lost = [1.0 if s < step else (by if loss_by is None else loss_by) for s in range(1, 161)]
+    made = run(grad_norm=noisy([3 * one for one in after]), loss=noisy(lost))
+    for number, place in enumerate(places):
+        levels = noisy([one if s < step else one * place for s, one in enumerate(after, 1)])[::8]
+        norms(made, f"Net.{number}.weight", levels, every=8)
+    return made
+
+
+def test_a_factor_on_the_loss_is_the_cause_where_the_loss_and_all_gradients_grow_by_it_at_once() -> None:
+    (one,) = found(scaled_at(81, 1e5))
+    assert (one.kind, one.causes[0].key, one.step) == ("numerics.gradient_explosion", "scaled", 81)
+    assert one.names[0] == "loss"
+    assert "the gradients of all modules alike" in one.causes[0].text
+
+
+@pytest.mark.parametrize("made", [
+    scaled_at(81, 1e4, loss_by=1e8),  # weights that have run away, under a squared error
+    scaled_at(81, 1e5, loss_by=1.0),
+    scaled_at(81, 1e5, places=(1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1.0)),  # it grows on its way through the layers
+])  # fmt: skip
+def test_gradients_that_grow_by_other_factors_than_the_loss_are_not_put_down_to_a_factor_on_it(made: Job) -> None:
+    (one,) = found(made)
+    assert (one.kind, one.causes[0].key) == ("numerics.gradient_explosion", "growth")
+
+
+def test_what_climbs_over_many_steps_is_no_factor_that_came_at_once() -> None:
+    climbs = [math.exp(max(0, step - 60) / 3) for step in range(100)]
+    made = run(grad_norm=climbs, loss=climbs)
+    for number in range(6):
+        signals(made.state, 0, f"grad_norm/Net.{number}.weight", range(1, 101), climbs)
+    (one,) = found(made)
+    assert one.causes[0].key == "growth"
+
+
+def test_a_loss_that_is_large_from_the_first_step_on_is_the_cause_where_gradients_are_so_everywhere() -> None:
+    levels = [2e4 * math.exp(max(0, step - 60) / 8) for step in range(160)]
+    for place, key in ((1.0, "scaled"), (1e-3, "growth")):
+        made = run(grad_norm=noisy(levels), loss=noisy([5e4] * 60 + [5e4 * math.exp(s / 40) for s in range(100)]))
+        for number in range(6):
+            norms(made, f"Net.{number}.weight", [one * (place if not number else 1) for one in levels[::4]])
+        (one,) = [one for one in found(made) if one.kind == "numerics.gradient_explosion"]
+        assert one.causes[0].key == key
+
+
+def test_the_step_at_which_a_norm_left_its_range_is_one_of_those_between_two_samples() -> None:
+    made = job(1)
+    signals(made.state, 0, "grad_norm", range(1, 640, 16), [1.0] * 20 + [1e5] * 20)
+    (one,) = found(made)
+    assert one.step == 321
+    assert "since a step from 306 to 321" in one.summary
+
+
 # --- gradients that are never cleared
 
 
@@ -1261,3 +1316,45 @@ def test_an_optimizer_that_never_steps_is_told_once_that_is_no_long_window(count
     for rank in range(2):
         signals(made.state, rank, "lr/0", [count + 1], [0.1])
     assert kinds(made) == []
+
+
+def stepped(made: Job, times: float, *, passes: int = 0, every: int = 64, samples: int = 3) -> Job:
+    """A scheduler that was stepped so often in each training step, as is told every few of them."""
+    steps = range(every, every * samples + 1, every)
+    signals(made.state, 0, "lr/scheduled", steps, [round(times * step) for step in steps])
+    if passes:
+        signals(made.state, 0, "gradients/passes", [2], [passes])
+    return made
+
+
+def gone_by(steps: int) -> Job:
+    return rate([1e-3 * max(0.0, 1 - s / 50) for s in range(steps)], "LambdaLR")
+
+
+def test_a_scheduler_that_is_stepped_for_each_micro_batch_is_the_cause_of_a_schedule_that_is_over() -> None:
+    (one,) = found(stepped(gone_by(200), 4, passes=4))
+    assert (one.kind, one.causes[0].key, one.step) == ("training.lr_fault", "too often", 51)
+    assert "once for each backward pass of the accumulation" in one.causes[0].text
+    (one,) = found(stepped(gone_by(200), 4, passes=4, samples=1))
+    assert one.causes[0].key == "too often"
+
+
+def test_one_that_is_stepped_several_times_for_another_reason_is_told_without_it() -> None:
+    (one,) = found(stepped(gone_by(200), 3, passes=4))
+    assert one.causes[0].key == "too often"
+    assert "backward pass" not in one.causes[0].text
+
+
+@pytest.mark.parametrize("made", [
+    stepped(gone_by(200), 1, passes=4),
+    stepped(gone_by(200), 0.1),
+    stepped(gone_by(200), 2.4),  # now and then
+    stepped(gone_by(200), 4, passes=2, samples=1),  # it may have been loaded
+])  # fmt: skip
+def test_a_schedule_that_is_over_though_it_is_stepped_as_it_should_be_keeps_its_cause(made: Job) -> None:
+    (one,) = found(made)
+    assert one.causes[0].key == "over"
+
+
+def test_a_schedule_that_is_made_for_several_steps_at_once_is_no_fault() -> None:
+    assert found(stepped(rate(cosine(200)), 4, passes=4)) == []

@@ -134,6 +134,16 @@ def test_a_term_of_which_nothing_reaches_the_weights_is_drowned_however_it_wande
     assert Learning(terms(loss_pde=np.geomspace(2e8, 1e6, 90), **{name: wanders})).kinds() == kinds
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [(0.72, "has fallen no further than from "), (1.0, "has not fallen"), (1.4, "has risen from ")],
+)
+def test_of_a_drowned_term_it_is_said_what_its_curve_shows(ends: float, said: str) -> None:
+    small = np.geomspace(2.0, 2.0 * ends, 90)
+    (found,) = Learning(terms(loss_pde=np.geomspace(2e8, 1e6, 90), loss_bc=small)).find()
+    assert said in found.summary
+
+
 def test_weights_that_the_total_shows_are_taken_for_what_they_are() -> None:
     depth, seg, reg = falling(80, 40, 30, seed=1), around(1.94, 0.03, 80), falling(80, 3, 1, seed=2)
     total = 100 * depth + seg

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from diagd.daemon.detectors.numerics.exploding import exploded
+from diagd.daemon.detectors.numerics.out_of_range import exploded
 from diagd.daemon.detectors.training.curves import Curve, curve_of, figure
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.metrics_names import PREFIX, find
@@ -50,8 +50,8 @@ def _norms(state: JobState, names: Iterable[str]) -> Iterator[str]:
             )
         elif (one := exploded(curve)) is not None:
             yield (
-                f"{said} has grown from {figure(one[1])} to {figure(one[2])}: it may be the norm before clipping, and"
-                " the loss is not worse: not judged"
+                f"{said} has grown from {figure(one.began)} to {figure(one.now)}: it may be the norm before clipping,"
+                " and the loss is not worse: not judged"
             )
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from diagd.daemon.detectors import meetings, rates, unstepped_ranks, words
 from diagd.daemon.detectors.differing import Parted
-from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
+from diagd.daemon.detectors.finding import GOES_ON, Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.ledger import minority
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
@@ -16,6 +16,7 @@ from diagd.daemon.detectors.scales import scales_apart, scales_finding
 from diagd.daemon.detectors.turn_taking import take_turns
 from diagd.daemon.state.job import JobState
 from diagd.daemon.state.ledger import NONE, Entry
+from diagd.daemon.steps import since_text
 
 SHOWS_IN = ("divergence.parameter", "divergence.gradient")  # sooner than it is known what it comes of
 ENGINE = "engine"  # DeepSpeed's: each of its ranks may update a part of the weights, for all
@@ -200,8 +201,8 @@ def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
     other = "" if tie else f" than {words.ranks_text(set(ranks) - set(odd))}"
     text = (
         f"{words.ranks_text(odd)} {words.verb(odd, 'steps', 'step')} with {'different' if tie else 'another'}"
-        f" {found.name}{'s' if tie else ''}{other} (parameter group {found.group}: {_values(found)}), since step"
-        f" {found.since}. The run goes on, with updates that differ between ranks"
+        f" {found.name}{'s' if tie else ''}{other} (parameter group {found.group}: {_values(found)}),"
+        f" {since_text(found.may_since, found.since)}{GOES_ON}, with updates that differ between ranks"
     )
     names = (found.name, f"param_groups[{found.group}]", *(("lr_scheduler",) if found.schedule else ()))
     return Told(_finding(kind, odd, text, cause, names, found.since), ranks, found.may_since)

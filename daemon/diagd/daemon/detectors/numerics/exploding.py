@@ -7,69 +7,33 @@ import numpy as np
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Evidence, Finding, Severity
 from diagd.daemon.detectors.numerics.kept import kept_since
+from diagd.daemon.detectors.numerics.loss_scale import Scaled, scaled
+from diagd.daemon.detectors.numerics.out_of_range import FAR, HIGH, START, WIDTH, Left, adds_up, exploded
 from diagd.daemon.detectors.numerics.weights import weights
 from diagd.daemon.detectors.scene import Scene
-from diagd.daemon.detectors.training.curves import Curve, curve_of, figure, rolling_median
+from diagd.daemon.detectors.training.curves import curve_of, figure, rolling_median
 from diagd.daemon.detectors.training.saying import cause, finding, seen
 from diagd.daemon.detectors.training.unbounded import falls
+from diagd.daemon.steps import since_text
 
-HIGH = 1e3  # a common alarm for the norm over all gradients; by itself it fires on every loss that is a sum
-TIMES = 30.0  # over what the run began with
-FAR = 1e4  # so many times over it where the norm is not that high
-KEPT_TIMES = 5.0  # over the first one, where it is known to add up
-LEAST = 10.0
-WIDTH = 5  # samples of the median that stands for the level: one spike is none
-START = 24  # samples that show what the run began with
-LEAST_SAMPLES = 12
 WORSE = 2.0  # times the loss at first
 WORSE_SINCE = 1.5  # times the lowest level of the loss before the norm left its range
 
 
 def explosions(scene: Scene) -> Iterator[Finding]:
     """The gradients' norm of some ranks has left its range and stays out."""
-    found: dict[int, tuple[int, float, float]] = {}
+    found: dict[int, Left] = {}
     for rank in scene.state.signals.ranks("grad_norm"):
         curve = curve_of(scene.state.signals.series(rank, "grad_norm"))
         one = exploded(curve) or (adds_up(curve) if kept_since(scene, rank) is not None else None)
         if one is not None and (
-            not _is_clipped(scene, rank, one[0])
-            or _harms_in_logs(scene, rank, one[0])
+            not _is_clipped(scene, rank, one.step)
+            or _harms_in_logs(scene, rank, one.step)
             or _is_far_in_logs(scene, rank, one)
         ):
             found[rank] = one
     if found:
         yield _finding(scene, found)
-
-
-def exploded(curve: Curve) -> tuple[int, float, float] | None:
-    """The step since when, the level at the beginning and now; None where the norm is in its range.
-
-    The beginning is the lowest level of the first samples, and of all up to a third of the run: norms fall while a
-    model warms up.
-    """
-    if len(curve.values) < LEAST_SAMPLES or curve.values[-1] < LEAST / 2:
-        return None
-    levels = rolling_median(curve.values, WIDTH)
-    began = float(levels[: max(START, len(levels) // 3)].min())
-    high = np.maximum(HIGH, TIMES * began) if began * FAR > HIGH else max(FAR * began, LEAST)
-    above = levels > high
-    if not above[-1] or not (curve.values[-3:] > high / 2).all():
-        return None
-    below = np.flatnonzero(~above)
-    first = int(below[-1]) + 1 if len(below) else 0
-    return int(curve.steps[first + WIDTH - 1]), began, float(levels[-1])
-
-
-def adds_up(curve: Curve) -> tuple[int, float, float] | None:
-    """The same of gradients that are never cleared; what adds up below an explosion is told as that alone (kept.py)."""
-    if len(curve.values) < LEAST_SAMPLES:
-        return None
-    began = float(curve.values[0])
-    above = curve.values > max(HIGH, KEPT_TIMES * began)
-    below = np.flatnonzero(~above)
-    if not above[-WIDTH:].all():
-        return None
-    return int(curve.steps[below[-1] + 1 if len(below) else 0]), began, float(curve.values[-1])
 
 
 def _is_clipped(scene: Scene, rank: int, step: int) -> bool:
@@ -94,28 +58,27 @@ def _harms_in_logs(scene: Scene, rank: int, step: int) -> bool:
     return now > WORSE * max(losses.begin(), 0.0) or now > WORSE_SINCE * lowest > 0
 
 
-def _is_far_in_logs(scene: Scene, rank: int, one: tuple[int, float, float]) -> bool:
+def _is_far_in_logs(scene: Scene, rank: int, one: Left) -> bool:
     """Whether it is so far out, where there are but logs, that clipping at best hides what it does."""
-    _, began, now = one
-    return _is_log(scene, rank) and now > max(FAR * began, HIGH)
+    return _is_log(scene, rank) and one.now > max(FAR * one.began, HIGH)
 
 
-def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Finding:
+def _finding(scene: Scene, found: dict[int, Left]) -> Finding:
     ranks = tuple(sorted(found))
-    rank = max(ranks, key=lambda r: found[r][2])
-    step, began, now = found[rank]
+    rank = max(ranks, key=lambda r: found[r].now)
+    step, began, now, may_since = found[rank]
     worst = _worst(scene, rank)
     since = kept_since(scene, rank)
     text = (
         f"the gradients' norm of {words.ranks_text(ranks)} has grown from {figure(began)} to {figure(now)},"
-        f" out of its range since step {step}"
+        f" out of its range {since_text(may_since, step)}"
     )
     text += f", most in {worst[0]}" if worst else ""
     if since is not None:  # the cause first
         never = f"{words.verb(ranks, 'never clears', 'never clear')} the gradients (zero_grad)"
         text = f"{words.ranks_text(ranks)} {never}, so each step adds all earlier ones: {text}"
     told = [
-        seen(f"norm over all gradients {figure(found[r][1])} at first, {figure(found[r][2])} now", r, step)
+        seen(f"norm over all gradients {figure(found[r].began)} at first, {figure(found[r].now)} now", r, step)
         for r in ranks[:8]
     ]
     told += [seen(f"norm of the gradient of {name}: {figure(value)}", rank) for name, value in _norms(scene, rank)[:3]]
@@ -134,14 +97,30 @@ def _finding(scene: Scene, found: dict[int, tuple[int, float, float]]) -> Findin
     if since is None and all(_improves(scene, r) for r in ranks):
         severity = Severity.WARNING
         text += "; the loss still falls, as it does where it has no lower end"
-    elif since is None and all(_is_log(scene, r) and not _harms_in_logs(scene, r, found[r][0]) for r in ranks):
+    elif since is None and all(_is_log(scene, r) and not _harms_in_logs(scene, r, found[r].step) for r in ranks):
         severity = Severity.WARNING
         text += "; whether it is clipped before the step the log does not say, and the loss is not worse for it"
     if since is None and falls(curve_of(scene.state.signals.series(rank, "loss"))) is not None:
         why = cause("unbounded", "the loss has no lower end, and gradients grow with what makes it ever lower", 0.8,
                     *told)  # fmt: skip
     names = (*worst, "grad_norm", *(("zero_grad",) if since is not None else ()))
+    if since is None and (by := scaled(scene.state, rank, may_since, step)) is not None:
+        why = cause("scaled", _by_loss(by), 0.7 if by.alike else 0.6, *told)
+        names = ("loss", "grad_norm", *worst)
     return finding("numerics.gradient_explosion", severity, ranks, text, why, names=names, step=step)
+
+
+def _by_loss(by: Scaled) -> str:
+    text = "a factor on the loss, a sum where it was a mean, or a division that is left out, and no layer"
+    if by.began:
+        return (
+            f"the loss itself is {figure(by.loss)} times as large from one sample to the next, and the gradients"
+            f"{' of all modules alike' if by.alike else ' with it'}: {text}"
+        )
+    return (
+        f"the loss itself is large from the first step on ({figure(by.loss)}), and so are the gradients of all modules"
+        f" alike ({figure(by.norm)}): {text}; steps of that size go astray"
+    )
 
 
 def _improves(scene: Scene, rank: int) -> bool:

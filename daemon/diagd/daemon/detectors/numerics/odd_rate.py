@@ -18,6 +18,7 @@ class Odd(NamedTuple):
     why: str
     step: int
     confidence: float
+    cause: str = ""  # the catalog's key, where it is another than that of what is odd
 
 
 def rates_of(state: JobState, rank: int) -> dict[str, Curve]:

@@ -9,6 +9,7 @@ from diagd.daemon.detectors.finding import Basis, Finding, Severity
 from diagd.daemon.detectors.numerics.climbing import climbing
 from diagd.daemon.detectors.numerics.groups import first_alone, orphaned
 from diagd.daemon.detectors.numerics.odd_rate import Odd, now_of, rates_of
+from diagd.daemon.detectors.numerics.too_often import explained
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.training.curves import Curve, Floats, Ints, curve_of, figure
 from diagd.daemon.detectors.training.falling import may_fall
@@ -45,7 +46,7 @@ def rates(scene: Scene) -> Iterator[Finding]:
         curve = highest(state, rank)
         odd = next((one for rule in _RULES if (one := rule(state, rank, curve)) is not None), None)
         if odd is not None:
-            found.setdefault(odd.key, {})[rank] = odd
+            found.setdefault(odd.key, {})[rank] = explained(state, rank, odd)
     for key, by_rank in found.items():
         ranks = tuple(sorted(by_rank))
         odd = by_rank[ranks[0]]
@@ -53,7 +54,7 @@ def rates(scene: Scene) -> Iterator[Finding]:
         told = [seen(odd.text, ranks[0], odd.step)] + (
             [seen(f"scheduler {fact[1]}", ranks[0])] if fact is not None else []
         )
-        why = cause(key, odd.why, odd.confidence, *told, basis=Basis.OBSERVATION)
+        why = cause(odd.cause or key, odd.why, odd.confidence, *told, basis=Basis.OBSERVATION)
         names = ("lr", "learning rate")
         yield finding(
             "training.lr_fault", odd.severity, ranks, odd.text, why, names=names, step=odd.step, key=f"lr {key}"

@@ -21,6 +21,7 @@ from diagd.daemon.state.metrics_names import LOSS_PARTS, canonical
 SHARE = 0.01  # of the loss: below it a term is drowned
 COMPARABLE = 0.05  # of the dominating term's weight: below it a term is small on purpose
 FALLEN = 0.5
+NEWS = 0.02  # of its level: less is no course of its own
 GONE = 1e-4  # of the loss: whatever it does, nothing of it reaches the weights
 MOVES = 3.0  # standard errors between a term's first and last third: a regulariser rises where the rest falls
 ZERO_FOR = 20  # samples
@@ -81,13 +82,22 @@ def _moves(metric: Metric) -> bool:
 def _drowning(run: Run, main: Metric, lost: Metric, share: float) -> Finding:
     text = (
         f"{main.name} makes up {share:.1%} of the loss; {lost.name} ({figure(lost.curve.values[-1])}, with a weight"
-        f" like the other's) has not fallen in {len(lost.curve.steps)} samples"
+        f" like the other's) {_course(lost)} in {len(lost.curve.steps)} samples"
     )
     why = cause("scale", "the terms are of different units or sizes, and are added as they are", 0.7,
                 *(seen(f"{one.name} {figure(one.curve.begin())} at first, {figure(one.curve.values[-1])} now", one.rank)
                   for one in (main, lost)))  # fmt: skip
     return finding("training.loss_component", Severity.WARNING, run.ranks, text, why, names=(lost.name, main.name),
                    step=main.curve.last_step)  # fmt: skip
+
+
+def _course(metric: Metric) -> str:
+    """What its curve has done, between its first and its last third."""
+    third = max(len(metric.curve.values) // 3, 1)
+    began, now = (float(np.median(part)) for part in (metric.curve.values[:third], metric.curve.values[-third:]))
+    if now <= (1 - NEWS) * began:
+        return f"has fallen no further than from {figure(began)} to {figure(now)}"
+    return f"has risen from {figure(began)} to {figure(now)}" if now >= (1 + NEWS) * began else "has not fallen"
 
 
 def _gone(run: Run, parts: list[Metric]) -> Iterator[Finding]:
