@@ -132,3 +132,23 @@ def test_what_is_not_finite_is_left_out() -> None:
     values[::7] = np.nan
     assert growth(np.arange(1, 121), values) is not None
     assert growth(np.arange(1, 121), flat(120)) is None
+
+
+def saturating(steps: int, seed: int) -> Floats:
+    """A cache that is filled by chance, and is about two thirds full."""
+    rng = np.random.default_rng(seed)
+    filled: Floats = 1000 * MIB * (1 - np.exp(-np.arange(steps) / (steps * rng.uniform(0.6, 0.9))))
+    return BASE + filled + noise(rng, steps)
+
+
+def test_a_cache_that_fills_grows_ever_more_slowly_and_a_leak_does_not() -> None:
+    for seed in range(RUNS):
+        rng = np.random.default_rng(seed)
+        steps = int(rng.integers(100, 1000))
+        found = growth(np.arange(1, steps + 1), saturating(steps, seed))
+        assert found is not None, f"seed {seed}"
+        assert found.slowing, f"seed {seed}"
+        uneven = BASE + np.cumsum(rng.normal(2.0, 0.6, steps)) * MIB + noise(rng, steps)
+        found = growth(np.arange(1, steps + 1), uneven)
+        assert found is not None, f"seed {seed}"
+        assert not found.slowing, f"seed {seed}"

@@ -565,3 +565,12 @@ def test_a_death_ends_nothing_that_was_said_of_what_is_computed() -> None:
     state.tick(state.now_s + 1)
     book.update([told("exit.error", Severity.CRITICAL, step=30), parted], state)
     assert [(i.kind, i.is_open) for i in book.incidents] == [("exit.error", True), ("divergence.parameter", True)]
+
+
+@pytest.mark.parametrize(("kind", "told_too"), [("exit.error", True), ("exit.early", True), ("exit.killed", False)])
+def test_a_forecast_of_memory_explains_that_a_rank_is_killed_and_no_exception(kind: str, told_too: bool) -> None:
+    book, state = IncidentBook(), job(2).state
+    book.update([told("memory.host_leak", Severity.CRITICAL)], state)
+    state.tick(state.now_s + 30)
+    book.update([told("memory.host_leak", Severity.CRITICAL), told(kind, Severity.CRITICAL)], state)
+    assert (kind in [one.kind for one in book.incidents]) is told_too

@@ -201,3 +201,27 @@ class Data:
 
 def test_a_dataset_whose_text_is_no_python_has_none() -> None:
     assert grown_in("data.py", "class (", "Records") == []
+
+
+@pytest.mark.parametrize(
+    ("filling", "verdict"),
+    [
+        ("if len(pool) < 100:\n            pool.append(x)", "limited"),
+        ("if 100 > len(pool) and x is not None:\n            pool.append(x)", "limited"),
+        ("while len(pool) <= most:\n            pool.append(x)", "limited"),
+        ("if x:\n            pool.append(x)", "kept"),
+        ("if len(pool) > 100:\n            pool.append(x)", "kept"),
+        ("if len(other) < 100:\n            pool.append(x)", "kept"),
+        ("if len(pool) < len(x):\n            pool.append(x)", "kept"),  # which may grow too
+        ("if len(pool) < 100:\n            pass\n        else:\n            pool.append(x)", "kept"),
+        ("if len(pool) < 100:\n            pool.append(x)\n        pool.append(x)", "kept"),
+    ],
+)
+def test_what_is_filled_only_while_it_is_not_full_is_limited(filling: str, verdict: str) -> None:
+    text = f"""
+    def run(most, other):
+        pool = []
+        for x in load():
+            {filling.replace(chr(10), chr(10) + "    ")}
+    """
+    assert read(text, "pool", "run").verdict == verdict

@@ -34,6 +34,8 @@ class Reader(ast.NodeVisitor):
         self.empties = self.asked = self.escapes = False
         self.takes = False  # single entries out by their keys, which may leave others
         self.counted = False  # something is done by how many there are
+        self._limited = 0  # of the places that fill it, those that are reached only while it is not full
+        self._below_limit = 0  # how many such conditions we are inside of
         self._file = file
         self._bare = not any(mark in path for mark in ".[")
         self._name = _last(path)
@@ -51,6 +53,10 @@ class Reader(ast.NodeVisitor):
         """Whether it is made anew in a loop that also fills it, or its owner is."""
         return self._root_in_loop or any(self._grown_in.intersection(loops) for _, loops in self._renewed_in)
 
+    def is_limited(self) -> bool:
+        """Whether nothing fills it once it holds so many."""
+        return bool(self.grows) and self._limited == len(self.grows)
+
     def visit(self, node: ast.AST) -> None:
         """Keep track of where we are."""
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -65,6 +71,38 @@ class Reader(ast.NodeVisitor):
             self._loops.pop()
         else:
             super().visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        """`if len(x) < most: x.append(…)`."""
+        self._conditional(node.test, node.body, node.orelse)
+
+    def visit_While(self, node: ast.While) -> None:
+        """`while len(x) < most: x.append(…)`."""
+        self._conditional(node.test, node.body, node.orelse)
+
+    def _conditional(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+        self.visit(test)
+        below = self._is_below(test)
+        self._below_limit += below
+        for statement in body:
+            self.visit(statement)
+        self._below_limit -= below
+        for statement in orelse:
+            self.visit(statement)
+
+    def _is_below(self, test: ast.expr) -> bool:
+        """Whether it holds only while there are fewer in it than so many."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._is_below(part) for part in test.values)
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return False
+        less, more = (test.left, test.comparators[0])
+        if isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+            less, more = more, less
+        elif not isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+            return False
+        of = less.args if isinstance(less, ast.Call) and _called(less) == "len" else []
+        return any(self._is(one) for one in of) and _called(more) != "len"
 
     def visit_Call(self, node: ast.Call) -> None:
         """`x.append(…)`, `x.clear()`, `f(x)`."""
@@ -161,6 +199,7 @@ class Reader(ast.NodeVisitor):
     def _grow(self, node: ast.AST) -> None:
         functions = [name for name in self._functions if name]
         where = ".".join(functions[-2:]) if functions else "<module>"
+        self._limited += self._below_limit > 0
         self.grows.append(Place(where, self._file, getattr(node, "lineno", 0)))
         self._grown_in.update(self._loops)
 

@@ -20,14 +20,17 @@ class Uses(NamedTuple):
     counted: bool = False  # something is done by how many there are, as where they are bounded
     asked: bool = False
     escapes: bool = False  # it is handed to something that may do anything with it
+    limited: bool = False  # filled only while there are fewer in it than so many
 
     @property
     def verdict(self) -> str:
-        """kept, emptied, taken, cache, or unknown: no line was found that makes it grow, or others may empty it."""
+        """kept, emptied, taken, limited, cache, or unknown: no line makes it grow, or others may empty it."""
         if self.empties:
             return "emptied"
         if self.takes:
             return "taken" if self.grows and not (self.escapes or self.counted) else "emptied"
+        if self.limited:
+            return "limited"
         if self.asked:
             return "cache"
         return "kept" if self.grows and not self.escapes else "unknown"
@@ -55,7 +58,7 @@ def uses(texts: Iterable[tuple[str, str]], path: str, in_function: str = "") -> 
         found = Uses(
             found.grows + tuple(reader.grows), found.empties or reader.empties or reader.root_renewed(),
             found.takes or reader.takes, found.counted or reader.counted, found.asked or reader.asked,
-            found.escapes or reader.escapes,
+            found.escapes or reader.escapes, found.limited or reader.is_limited(),
         )  # fmt: skip
     return found
 

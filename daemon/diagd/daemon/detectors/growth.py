@@ -5,7 +5,7 @@ peak and leave the floor alone. Of each of eight blocks of samples the least cou
 """
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ MOST = 512  # samples that are judged
 RISING = 0.93  # of the slopes between two blocks, 26 of 28
 LEVEL = 0.2  # of the median slope: below that, two blocks are as high as each other
 STEADY = 0.5  # of the early half's slope in the late half: a cache that fills grows ever more slowly
+SLOWING = 0.75  # of the middle third's slope in the last third, and of the first one's in the middle
 WARM_STEPS = 10  # lazily allocated optimizer state, caches of libraries, autotuning
 LEAST_STEPS = 30
 BEGINS = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75)  # of the samples: where growth may have begun
@@ -36,6 +37,7 @@ class Growth:
     fast: float
     before: float  # held when it began
     now: float
+    slowing: bool = False  # by less in each third of it than in the one before
 
     @property
     def steps(self) -> int:
@@ -106,9 +108,18 @@ def _through(steps: Ints, values: Floats) -> Growth | None:
     # Where the line leaves the level that was held before.
     met = at[0] + max(float(floors[0]) - middle, 0.0) / slope
     since = int(np.clip(met, steps[0], steps[-1]))
+    slowing = _is_slowing(at, floors)
     return Growth(
-        since, int(steps[-1]), slope, max(slow, 0.0), fast, middle + slope * (since - at[0]), float(values[-1])
+        since, int(steps[-1]), slope, max(slow, 0.0), fast, middle + slope * (since - at[0]), float(values[-1]), slowing
     )
+
+
+def _is_slowing(at: Floats, floors: Floats) -> bool:
+    """Whether it grows ever more slowly, as what is filled by chance does: fewer of its keys are new each time."""
+    third = len(at) // 3
+    cuts = (0, third, len(at) - third - 1, len(at) - 1)
+    slopes = [(floors[b] - floors[a]) / max(at[b] - at[a], 1.0) for a, b in pairwise(cuts)]
+    return all(later < SLOWING * earlier for earlier, later in pairwise(slopes))
 
 
 def _still(steps: Ints, values: Floats, slope: float) -> bool:

@@ -9,7 +9,7 @@ from diagd.daemon.state.model import Frame
 
 HOLDER = "memory/holder"
 LOADER = "memory/loader"
-KEPT, EMPTIED, TAKEN, CACHE, UNKNOWN = "kept", "emptied", "taken", "cache", "unknown"
+KEPT, EMPTIED, TAKEN, LIMITED, CACHE, UNKNOWN = "kept", "emptied", "taken", "limited", "cache", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Holder:
     @property
     def ends(self) -> bool:
         """Whether it is emptied somewhere, bounded, or looked up as a cache is: what fills it may well be as meant."""
-        return (self.verdict in (EMPTIED, TAKEN, CACHE) or self.bounded) and not self.graph
+        return (self.verdict in (EMPTIED, TAKEN, LIMITED, CACHE) or self.bounded) and not self.graph
 
     @property
     def what(self) -> str:

@@ -13,6 +13,9 @@ GIB = 1024 * MIB
 LEAST_BYTES = 32 * MIB
 LEAST_PART = 0.1  # of what was held before
 ENOUGH_BYTES = GIB  # whatever was held before
+ROUND = 2  # digits of a forecast that are said
+# Half the width of its interval at least, of its middle: no pace is known better, and less so the farther ahead.
+SURE, LEAST_SURE = 0.1, 0.5
 CREDIBLE = 4.0  # a forecast reaches as far ahead as so many times what was seen
 NEAR_S = 3600.0
 NEAR_STEPS = 500
@@ -48,17 +51,32 @@ class Forecast:
 
     @property
     def text(self) -> str:
-        """ "in about 8200 steps (7100 to 9900, about 6 min 50 s), near step 8400"."""
-        taken = f", about {words.seconds_text(self.seconds)}" if self.step_s else ""
-        return f"in about {self.steps} steps ({self.first} to {self.last}{taken}), near step {self.at_step}"
+        """ "in about 8200 steps (7100 to 9900, about 6 min), near step 8400": rounded, as it is known."""
+        taken = f", about {_coarse_text(self.seconds)}" if self.step_s else ""
+        steps, first, last = (round(number, _digits(number)) for number in (self.steps, self.first, self.last))
+        return (
+            f"in about {steps} steps ({first} to {last}{taken}), near step {round(self.at_step, _digits(self.steps))}"
+        )
 
 
 def forecast(state: JobState, rank: int, found: Growth, room: float, others: float = 0.0) -> Forecast:
     """When `room` bytes are full, where others take so many bytes a step of it too."""
     likely, first, last = found.steps_until(max(room, 0.0), others)
+    wide = min(SURE * max(likely / max(found.steps, 1), 1.0) ** 0.5, LEAST_SURE) * likely
+    first, last = min(first, int(likely - wide)), max(last, int(likely + wide))
     interval = float(state.columns.step_interval_s[rank])
     step_s = interval if interval != NEVER and interval > 0 else 0.0
     return Forecast(likely, first, last, step_s, found.until + likely, likely <= CREDIBLE * found.steps)
+
+
+def _digits(number: int) -> int:
+    """Of round(), with which so many digits are left."""
+    return min(ROUND - len(str(abs(number))), 0)
+
+
+def _coarse_text(seconds: float) -> str:
+    """Without the seconds of minutes, or the minutes of hours."""
+    return " ".join(words.seconds_text(seconds).split()[:2])
 
 
 @dataclass(frozen=True, slots=True)

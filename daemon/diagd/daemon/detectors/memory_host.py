@@ -8,7 +8,18 @@ from diagd.daemon.detectors import memory_words, words
 from diagd.daemon.detectors.finding import Finding, Location, Severity
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
 from diagd.daemon.detectors.growth import Growth, growth
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Holder, Loader, allocated, holder, loader
+from diagd.daemon.detectors.holding import (
+    CACHE,
+    EMPTIED,
+    KEPT,
+    LIMITED,
+    TAKEN,
+    Holder,
+    Loader,
+    allocated,
+    holder,
+    loader,
+)
 from diagd.daemon.detectors.memory import (
     LEAST_BYTES,
     Forecast,
@@ -109,6 +120,8 @@ def _why_own(state: JobState, rank: int, found: Growth, held: Holder | None, dat
         return "left"
     if held is not None and held.ends:
         return "epoch" if _past_epoch(found, data) and held.verdict == CACHE else ""
+    if found.slowing:
+        return ""  # what is added to at each step does not slow down, what is filled does
     if held is not None and held.only_grows and found.steps >= KEPT_STEPS:
         return "kept"
     if _fills(state, rank, found):
@@ -134,6 +147,8 @@ def _fills(state: JobState, rank: int, found: Growth) -> bool:
 
 
 def _why_by_length(found: Growth, data: Loader | None) -> str:
+    if found.slowing:
+        return ""
     if _past_epoch(found, data):
         return "epoch"
     unknown = data is None or data.length <= 0
@@ -162,8 +177,9 @@ def _alone(state: JobState, rank: int, found: Growth) -> bool:
 def _workers(state: JobState, rank: int, found: Growth) -> Grows:
     data = loader(state, rank)
     verdicts = {verdict for _, verdict, _ in data.grown} if data is not None else set()
-    why = "kept" if KEPT in verdicts and found.steps >= KEPT_STEPS else _why_by_length(found, data)
-    ends = KEPT not in verdicts and bool(verdicts & {CACHE, EMPTIED, TAKEN})
+    kept = KEPT in verdicts and found.steps >= KEPT_STEPS and not found.slowing
+    why = "kept" if kept else _why_by_length(found, data)
+    ends = KEPT not in verdicts and bool(verdicts & {CACHE, EMPTIED, LIMITED, TAKEN})
     return Grows(rank, WORKER_RSS, found, "" if ends and why != "epoch" else why, ends, None, data)
 
 

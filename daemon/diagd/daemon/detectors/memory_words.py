@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from diagd.daemon.detectors import words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence
 from diagd.daemon.detectors.grows import CHILD_RSS, RSS, WORKER_RSS, Grows
-from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, TAKEN, Allocated
+from diagd.daemon.detectors.holding import CACHE, EMPTIED, KEPT, LIMITED, TAKEN, Allocated
 from diagd.daemon.detectors.memory import Forecast, size_text
 from diagd.daemon.state.model import Frame
 
@@ -33,7 +33,8 @@ def summary(ranks: tuple[int, ...], one: Grows, ahead: Forecast | None) -> str:
     if not one.why:
         is_cache = one.holder is not None and one.holder.verdict == CACHE
         text += ": a cache without a bound, or one that is still being filled" if is_cache else _LEAK_OR_CACHE
-    if ahead is not None and (one.why or ahead.near):
+        text += ", ever more slowly" if one.growth.slowing else ""
+    if ahead is not None and (one.why or ahead.near) and not one.growth.slowing:
         text += f"; at this pace memory runs out {ahead.text}"
     return text
 
@@ -92,7 +93,7 @@ def _evidence(one: Grows, ahead: Forecast | None) -> Iterator[Evidence]:
         yield Evidence(_traced(one.allocated), "probe", one.rank, one.allocated.step)
     for path, verdict, place in one.filled if one.what == WORKER_RSS else ():
         yield from _by_text(path, verdict, (place,), one.rank)
-    if ahead is not None:
+    if ahead is not None and not found.slowing:
         yield Evidence(f"at this pace memory runs out {ahead.text}", "kernel", one.rank)
 
 
@@ -108,6 +109,7 @@ def _by_text(path: str, verdict: str, places: tuple[Frame, ...], rank: int) -> I
         KEPT: "; nothing in the script's text takes anything out of it",
         TAKEN: "; single entries are taken out elsewhere in the script's text",
         EMPTIED: "; it is emptied elsewhere in the script's text",
+        LIMITED: "; it is filled only while it holds fewer than so many",
         CACHE: "; it is looked up before it is filled, as a cache is",
     }
     where = " and ".join(words.place_text(place) for place in places) or "a place that was not found"

@@ -8,6 +8,7 @@ from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
 from diagd.daemon.incidents.healed import is_healed, with_end
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.levelled import levelled, with_level
 from diagd.daemon.incidents.over import CALM_S, is_over
 from diagd.daemon.incidents.pauses import Pauses
 from diagd.daemon.state.job import JobState
@@ -16,6 +17,7 @@ CONFIRM_S = 0.9  # what is not proven must be found again after so long
 AGAIN_S = 600.0  # what comes back within this time, and is no wait, is the same fault
 _WAITS = ("hang", "slow")
 _LATE = ("slow.", "hang.rank_blocked", "hang.data_starved", "hang.rank_missing")
+_BY_ITSELF = ("exit.error", "exit.early")  # what memory that runs out kills is killed; an exception says what it is of
 DYING_S = 2.0
 ENDING_S = 120.0
 OFTEN = 3  # differences that were made equal again: what comes then is more of the same
@@ -77,7 +79,7 @@ class IncidentBook:
             if incident.is_open and is_over(incident, state, last_s, retold=retold, missed_s=missed_s):
                 if incident.kind.startswith(_WAITS):
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
-                incident.healed, incident.summary = is_healed(incident, state), with_end(incident, state)
+                incident.healed, incident.summary = is_healed(incident, state), _with_end(incident, state)
                 _resolve(incident, state.now_s)
                 changed.append(incident)
         return changed
@@ -129,6 +131,8 @@ class IncidentBook:
         """What follows while a critical fault stands is its consequence: ranks that die of it, or wait elsewhere."""
         for incident in self._incidents:
             if incident.is_open and incident.severity == Severity.CRITICAL and incident.attempt == state.attempt:
+                if incident.kind.startswith("memory.") and finding.kind in _BY_ITSELF:
+                    continue
                 after = finding.since_s >= incident.opened_s - 1.0 or state.now_s - incident.opened_s > CALM_S
                 if after and (finding.kind.startswith("exit.") or incident.kind.startswith("exit.")):
                     return True
@@ -270,6 +274,12 @@ def _fingerprint(finding: Finding) -> str:
     frame = finding.locations[0].frame if finding.locations else None
     place = f"{frame.file.rpartition('/')[2]}:{frame.function}" if frame is not None else ""
     return hashlib.blake2b(f"{finding.kind}|{finding.op_name}|{place}".encode(), digest_size=8).hexdigest()
+
+
+def _with_end(incident: Incident, state: JobState) -> str:
+    """Its summary, with how it is known to be over where something was seen that says so."""
+    level = levelled(incident, state)
+    return with_level(incident, level) if level is not None else with_end(incident, state)
 
 
 def _resolve(incident: Incident, now_s: float) -> None:

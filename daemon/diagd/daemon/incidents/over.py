@@ -2,6 +2,7 @@
 
 from diagd.daemon.incidents.healed import is_healed
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.levelled import levelled
 from diagd.daemon.state.columns import Columns
 from diagd.daemon.state.job import JobState
 
@@ -28,7 +29,7 @@ def is_over(
     A job that has ended well has come out of each of its waits; a straggler or what training computes wrongly may have
     lasted to the last step.
     """
-    if last_found_s < state.now_s and is_healed(incident, state):
+    if last_found_s < state.now_s and (is_healed(incident, state) or levelled(incident, state) is not None):
         return True  # which was seen, whatever becomes of the job
     if state.ended_s is not None and incident.kind.startswith("exit.") and last_found_s >= state.now_s:
         return False
