@@ -185,3 +185,21 @@ def test_what_answers_of_the_flight_recorder_leave_behind_is_bounded_by_the_serv
     for length in range(1, 11):
         meter.note_answer(length)
     assert read(meter, tmp_path, 200.0)["memory/answers"] == 12 * sum(range(3, 11))
+
+
+def test_open_files_are_counted_by_their_kind_beside_the_limit(tmp_path: Path) -> None:
+    rank(tmp_path)
+    write(tmp_path / "7/limits", "Max processes             99                   99                   processes\n"
+          "Max open files            1024                 4096                 files\n")  # fmt: skip
+    (tmp_path / "7/fd").mkdir()
+    targets = "/dev/null", "/job/a.txt", "/job/a.txt", "socket:[4]", "pipe:[5]", "anon_inode:x"
+    for number, target in enumerate(targets):
+        (tmp_path / f"7/fd/{number}").symlink_to(target)
+    found = read(MemoryMeter(7, Procfs(tmp_path)), tmp_path, 100.0)
+    told = {name: found[f"memory/{name}"] for name in ("fds", "fd_limit", "fd_files", "fd_sockets", "fd_pipes")}
+    assert told == {"fds": 6.0, "fd_limit": 1024.0, "fd_files": 3.0, "fd_sockets": 1.0, "fd_pipes": 1.0}
+
+
+def test_open_files_that_may_not_be_listed_are_not_known_rather_than_none(tmp_path: Path) -> None:
+    rank(tmp_path)
+    assert "memory/fds" not in read(MemoryMeter(7, Procfs(tmp_path)), tmp_path, 100.0)

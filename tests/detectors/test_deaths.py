@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.detectors.scalars import signals
 from tests.detectors.states import TORCH, TRAIN, Job, at, critical, job
 
 from diagd.daemon.detectors.finding import Severity
@@ -603,3 +604,25 @@ def test_a_checkpoint_after_its_last_step_is_where_it_was_last_seen(after_s: flo
     )
     found = made.leaves(1).passes(3).finds()
     assert (found.kind, found.locations[0].frame.function) == ("exit.early", shown)
+
+
+@pytest.mark.parametrize(
+    ("type_", "message"),
+    [
+        ("OSError", "[Errno 24] Too many open files: '/data/a.bin'"),
+        (
+            "RuntimeError",
+            "unable to open shared memory object </torch_1_2>: Too many open files (24)",
+        ),
+        ("RuntimeError", "received 0 items of ancdata"),
+    ],
+)
+def test_a_rank_that_can_open_no_more_files_is_told_what_to_look_for(type_: str, message: str) -> None:
+    made = job(3).raises(1, type_, message).waits(0, seq=5).waits(2, seq=5)
+    signals(made.state, 1, "memory/fds", [10, 20], [900, 1019])
+    signals(made.state, 1, "memory/fd_limit", [10, 20], [1024, 1024])
+    found = made.finds()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("exit.error", (1,), "descriptors")
+    assert "its limit of 1024 open files (RLIMIT_NOFILE)" in found.causes[0].text
+    assert found.causes[0].text.endswith("it held 1019 when it was last looked at")
+    assert entry("exit.error").fix("descriptors").action

@@ -1,8 +1,10 @@
 """What is said of memory that grows: leaks by name, caches not at all, and when it runs out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from tests.detectors.memories import GIB, MIB, Run, flat, leak
+from tests.detectors.memories import BASE, GIB, MIB, Run, flat, leak
 from tests.detectors.scalars import signals
 
 from diagd.daemon.detectors.finding import Basis, Severity
@@ -164,7 +166,7 @@ def test_what_would_fill_the_memory_in_weeks_is_only_worth_knowing() -> None:
 def test_a_leak_that_ends_the_run_soon_is_critical_with_step_and_time() -> None:
     found = Run(1, 200, room=1 * GIB).holds(0, leak(200, 4.0)).holder().one()
     assert (found.kind, found.severity) == ("memory.host_leak", Severity.CRITICAL)
-    assert "near step 45" in found.summary  # 200 and 256
+    assert "near step 46" in found.summary  # 200 and 256
     assert "about 12 s" in found.summary
 
 
@@ -173,8 +175,8 @@ def test_ranks_of_a_node_fill_its_memory_together() -> None:
     run = Run(4, 200, room=4 * GIB)
     for rank in range(4):
         run.holds(rank, leak(200, 4.0, seed=rank)).holder(rank)
-    assert "about 102" in alone.summary
-    assert "about 25" in run.one().summary
+    assert "about 1000 steps" in alone.summary
+    assert "about 260 steps" in run.one().summary
 
 
 # --- data workers
@@ -250,7 +252,7 @@ def test_growth_without_a_leak_that_fills_the_memory_soon_is_a_risk() -> None:
     leak_, found = run.finds()
     assert (leak_.kind, leak_.severity) == ("memory.host_leak", Severity.INFO)  # a cache, as far as is known
     assert (found.kind, found.severity, found.ranks) == ("memory.oom_risk", Severity.CRITICAL, (0,))
-    assert "near step 52" in found.summary  # 400 and 128
+    assert "near step 530" in found.summary  # 400 and 128
 
 
 def test_a_cache_that_is_full_before_the_memory_is_no_risk() -> None:
@@ -279,7 +281,7 @@ def test_a_limit_of_the_process_is_room_that_it_shares_with_nobody() -> None:
 def test_a_leak_is_foretold_to_the_nearer_of_both_limits() -> None:
     run = Run(1, 200, room=8 * GIB).holds(0, leak(200, 4.0)).holder()
     run.tells(0, "memory/own_limit", np.array([4 * GIB])).tells(0, "memory/own_left", np.array([GIB]))
-    assert "about 255 steps" in run.one().summary
+    assert "about 260 steps" in run.one().summary
 
 
 def test_what_was_seen_briefly_is_not_believed_to_go_on_for_long() -> None:
@@ -381,7 +383,7 @@ def test_a_rank_whose_device_fills_is_named_with_when_it_is_full() -> None:
     found = device(run, 1, flat(300, base=20 * GIB)).holder(0, graph=True, device=True).one()
     assert (found.kind, found.severity, found.ranks) == ("memory.device_leak", Severity.WARNING, (0,))
     assert found.names == ("allocated", "hist.store")
-    assert "runs out in about 584" in found.summary
+    assert "runs out in about 580" in found.summary
 
 
 def test_a_device_that_is_full_within_the_hour_is_critical() -> None:
@@ -468,3 +470,66 @@ def test_a_devices_room_is_what_neither_the_rank_nor_others_hold() -> None:
     assert run.finds() == []
     signals(run.state, 0, "memory/device_state_ahead", [1], [2 * GIB])
     assert run.one().names == ("allocated",)
+
+
+# --- open files
+
+
+def opens(counts: Any, *, limit: float = 1024.0, every: int = 20, rank: int = 0, world: int = 1) -> Run:
+    run = Run(world, len(counts) * every)
+    run.tells(rank, "memory/fds", np.asarray(counts, float), every).tells(rank, "memory/fd_limit", np.array([limit]))
+    return run.tells(rank, "memory/fd_files", np.array([120.0])).tells(rank, "memory/fd_sockets", np.array([8.0]))
+
+
+def test_files_that_are_opened_and_never_closed_are_told_with_when_the_limit_is_reached() -> None:
+    found = opens(40 + np.arange(20) * 20.0, rank=1, world=2).one()
+    assert (found.kind, found.severity, found.ranks) == ("memory.host_leak", Severity.CRITICAL, (1,))
+    assert (found.causes[0].key, found.names[0]) == ("descriptors", "fds")
+    assert found.summary.startswith("rank 1 opens ever more files and closes none: ")
+    assert "420 now, 1 a step; at this pace the limit of 1024 (RLIMIT_NOFILE) is reached in about 600 steps" in (
+        found.summary
+    )
+
+
+@pytest.mark.parametrize("counts", [
+    np.minimum(40 + np.arange(40) * 20.0, 300.0),  # all of a cache's or a data set's are open
+    40 + 60.0 * (np.arange(40) % 8),  # closed again and again
+    40 + np.arange(40) * 1.0,  # loggers and checkpoints
+    np.full(40, 900.0),
+])  # fmt: skip
+def test_files_that_are_closed_again_or_are_all_open_are_no_leak(counts: Floats) -> None:
+    assert opens(counts).finds() == []
+
+
+def test_files_of_a_data_set_that_is_in_its_first_epoch_still_may_be_opened_once_each() -> None:
+    counts = 40 + np.arange(20) * 20.0
+    assert opens(counts).loader(length=5000).one().severity == Severity.WARNING
+    assert opens(counts).loader(length=200).one().severity == Severity.CRITICAL
+
+
+def test_where_the_limit_is_far_or_not_known_open_files_are_worth_knowing() -> None:
+    counts = 40 + np.arange(20) * 5.0
+    assert opens(counts, limit=1e9).one().severity == Severity.INFO
+    run = Run(1, 400).tells(0, "memory/fds", np.asarray(counts, float), 20)
+    assert (run.one().severity, "RLIMIT_NOFILE" in run.one().summary) == (Severity.INFO, False)
+
+
+def test_growth_that_slows_down_is_no_leak_and_has_no_forecast() -> None:
+    filled = np.asarray(BASE + 2000 * MIB * (1 - np.exp(-np.arange(300) / 220)), np.float64)
+    found = Run(1, 300, room=8 * GIB).holds(0, filled).holder().one()
+    assert found.severity == Severity.INFO
+    assert found.summary.endswith("ever more slowly")
+    assert Run(1, 300, room=8 * GIB).holds(0, leak(300, 4.0)).holder().one().severity == Severity.WARNING
+
+
+def test_a_pool_that_is_filled_up_to_a_number_is_no_leak() -> None:
+    assert Run(1, 200).holds(0, leak(200, 4.0)).holder(verdict="limited").alarms() == []
+    assert Run(1, 200).holds(0, leak(200, 4.0)).holder(verdict="kept").alarms()
+
+
+def test_a_forecast_is_as_wide_as_it_reaches_far() -> None:
+    steady = np.asarray(BASE + np.arange(200) * 4.0 * MIB, np.float64)
+    near = Run(1, 200, room=1 * GIB).holds(0, steady).holder().one().summary
+    assert "in about 260 steps (230 to 280," in near
+    far = Run(1, 200, room=60 * GIB).holds(0, steady).holder().one().summary
+    assert "in about 15000 steps (7700 to 23000," in far

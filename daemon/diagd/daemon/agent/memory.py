@@ -4,14 +4,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from diagd.daemon.agent.descriptors import descriptors
 from diagd.daemon.agent.devices import Devices
-from diagd.daemon.agent.procfs import Procfs, Stat, listed
+from diagd.daemon.agent.procfs import Procfs, Stat
 from diagd.daemon.agent.room import own_room, room
 from diagd.daemon.agent.usage import DATA_WORKER, Meter
 
 PREFIX = "memory/"
 OFTEN_S = 0.45
 SHM_S = 0.9  # it may fill within half a minute
+FDS_S, MANY_FDS = 1.9, 2048  # more of them take a millisecond and more to list
 SELDOM_S = 5.0
 _SHARED_OUT_S = 30.0  # smaps_rollup walks all pages of a process
 _SHARED_OUT_COST = 8000.0  # and takes no more than so small a part of the time: it is for the dashboards alone
@@ -33,9 +35,10 @@ class MemoryMeter:
     `memory/child_first`; `memory/at_s`, the time of it.
     Each second: `memory/shm_used`, `memory/shm_free`, `memory/shm_inodes_free`; `memory/written` by its write calls,
     wherever to.
+    Each other second: `memory/fds` and what else descriptors.py tells of open files.
     Seldom: `memory/available`, `memory/limit`, `memory/swap_used`, `memory/pressure_percent`, `memory/pushed` (times
     at a cgroup's limit), `memory/own_limit` and `memory/own_left` (of limits of the process, where it has some),
-    `memory/fds`, `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
+    `memory/children`, what NVML tells (devices.py), and, where the kernel tells cheaply, `memory/pss` and
     `memory/worker_pss`.
     """
 
@@ -46,7 +49,8 @@ class MemoryMeter:
         self._proc = proc
         self._folders = tuple(folders)
         self._devices = devices
-        self._often_s = self._shm_s = self._seldom_s = self._shared_out_s = -1e9
+        self._often_s = self._shm_s = self._fds_s = self._seldom_s = self._shared_out_s = -1e9
+        self._fds_every_s = FDS_S
         self._shared_out_every_s = _SHARED_OUT_S
         self._had_workers = False
         self._answers: list[int] = []  # the longest of the flight recorder's, bytes
@@ -70,10 +74,12 @@ class MemoryMeter:
             self._shm_s = now_s
             found |= _shm(f"{self._proc.root}/{self._pid}/root/dev/shm")
             found |= {"written": float(self._proc.written_bytes(self._pid))}
+        if now_s - self._fds_s >= self._fds_every_s:
+            self._fds_s = now_s
+            found |= self._descriptors()
         if now_s - self._seldom_s >= SELDOM_S:
             self._seldom_s = now_s
             found |= self._room()
-            found |= {"fds": float(len(listed(f"{self._proc.root}/{self._pid}/fd")))}
             found |= {"children": float(len(meter.living_children()))}
         if now_s - self._shared_out_s >= self._shared_out_every_s:
             self._shared_out_s = now_s
@@ -114,6 +120,11 @@ class MemoryMeter:
         own = own_room(self._proc, self._pid)
         found = room(self._proc, self._folders)._asdict() | (own._asdict() if own is not None else {})
         return {name: float(value) for name, value in found.items()}
+
+    def _descriptors(self) -> dict[str, float]:
+        found = descriptors(self._proc, self._pid)
+        self._fds_every_s = FDS_S if found.get("fds", 0.0) <= MANY_FDS else SELDOM_S
+        return found
 
     def _shared_out(self, workers: list[int]) -> dict[str, float]:
         """What each process would leave behind, its part of shared pages: only so forked copies add up."""

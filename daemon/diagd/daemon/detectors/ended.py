@@ -8,12 +8,15 @@ from diagd.daemon.detectors.deaths import CRASHES, Death, first_deaths, was_inte
 from diagd.daemon.detectors.fallen import OWN_SOCKET
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.ledger import UNNAMED
+from diagd.daemon.detectors.memory import newest
 from diagd.daemon.detectors.scene import Scene
 from diagd.daemon.detectors.victims import victims_of
 from diagd.daemon.state.model import Ending, Exit
 
 LOST_WORKER = "DataLoader worker (pid"  # as torch begins it; what a worker itself raises it hands on as that
 UNREDUCED = "Expected to have finished reduction in the prior iteration"  # of DDP's reducer, at the next forward pass
+# As the kernel says it, and torch where a worker's batch comes without the descriptors that it was sent with.
+TOO_MANY_FILES = "Too many open files", "received 0 items of ancdata"
 GROWTH_RATIO = 1.5  # memory grew by half or more before a kill: worth saying
 STILL_GROWS_RATIO = 1.1  # and by so much in the last seconds: what levelled off before did not kill it
 LATELY_S = 3.0
@@ -161,6 +164,8 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     message = death.detail.ending.message if death.detail.ending is not None else ""
     if death.kind == "exit.error" and any(said in message for said in OWN_SOCKET):
         return "port", "it was to listen on a port that it did not get: something else on its host has it"
+    if death.kind == "exit.error" and any(said in message for said in TOO_MANY_FILES):
+        return "descriptors", _open_files(scene, death.rank)
     if death.kind == "exit.error" and was_refused(death.detail):
         return _refused(death)
     if death.kind == "exit.error" and scene.state.world_size <= 1:
@@ -198,6 +203,15 @@ def _mechanism(scene: Scene, deaths: list[Death], grew: bool) -> tuple[str, str]
     if end.signal in CRASHES:
         return "crash", "native code crashed in it"
     return "killed", f"{end.signal or 'a signal'} ended it; who sent that is not seen"
+
+
+def _open_files(scene: Scene, rank: int) -> str:
+    limit, held = (newest(scene.state, rank, f"memory/{name}") for name in ("fd_limit", "fds"))
+    many = (
+        f"its limit of {limit:.0f} open files (RLIMIT_NOFILE)" if limit else "its limit of open files (RLIMIT_NOFILE)"
+    )
+    last = f"; it held {held:.0f} when it was last looked at" if held else ""
+    return f"it has come to {many}: files, sockets or pipes are opened and not closed, or it needs more of them{last}"
 
 
 def _refused(death: Death) -> tuple[str, str]:

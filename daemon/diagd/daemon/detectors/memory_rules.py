@@ -6,6 +6,7 @@ from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.detectors.memory_ahead import states_ahead
 from diagd.daemon.detectors.memory_children import children
 from diagd.daemon.detectors.memory_device import device_findings
+from diagd.daemon.detectors.memory_fds import descriptors
 from diagd.daemon.detectors.memory_host import growing, host_leaks
 from diagd.daemon.detectors.memory_oom import host_oom
 from diagd.daemon.detectors.memory_pinned import pinned
@@ -22,6 +23,7 @@ def memory(scene: Scene) -> Iterator[Finding]:
     leaks = list(host_leaks(state, grows))
     yield from leaks
     yield from children(state)
+    yield from descriptors(state)
     established = {rank for leak in leaks if leak.severity != Severity.INFO for rank in leak.ranks}
     yield from host_oom(state, grows, established)
     yield from shm(state)
