@@ -533,3 +533,31 @@ def test_a_forecast_is_as_wide_as_it_reaches_far() -> None:
     assert "in about 260 steps (230 to 280," in near
     far = Run(1, 200, room=60 * GIB).holds(0, steady).holder().one().summary
     assert "in about 15000 steps (7700 to 23000," in far
+
+
+def test_all_ranks_that_fill_shared_memory_are_named_and_not_those_that_do_not() -> None:
+    filled = leak(50, 40.0, base=MIB)
+    run = shm(Run(4, 500), filled, 64 * GIB, every=10, workers=0.0)
+    for rank in (1, 2, 3):
+        run.tells(rank, "memory/shm_used", filled, 10).tells(rank, "memory/shm_free", 64 * GIB - filled, 10)
+    for rank, part in enumerate((0.3, 0.03, 0.4, 0.27)):
+        run.tells(rank, "memory/written", part * filled, 10)
+    found = run.one()
+    assert (found.kind, found.ranks, found.causes[0].key) == ("memory.shm", (0, 2, 3), "written")
+
+
+def test_shared_tensors_that_are_kept_are_one_fault_though_each_is_an_open_file() -> None:
+    for limit, kinds in ((100_000.0, {"memory.shm"}), (600.0, {"memory.shm", "memory.host_leak"})):
+        run = shm(Run(1, 500), leak(50, 30.0, base=MIB), 64 * GIB, every=10)
+        run.tells(0, "memory/fds", np.asarray(40 + np.arange(50) * 10.0, np.float64), 10).tells(
+            0, "memory/fd_limit", np.array([limit])
+        )
+        assert {one.kind for one in run.finds()} == kinds
+
+
+def test_what_is_kept_of_shared_memory_comes_of_the_workers_only_where_there_are_some() -> None:
+    for workers, said in ((2.0, "what comes from the workers is kept"), (0.0, "what is shared is kept")):
+        filled = leak(15, 30.0, base=MIB)
+        run = shm(Run(1, 150), filled, 64 * GIB, every=10, workers=workers)
+        run.tells(0, "memory/rss", filled + GIB, 10).holder(path="batches")
+        assert said in next(one for one in run.finds() if one.kind == "memory.shm").summary

@@ -1,6 +1,6 @@
 """Open files that a rank never closes: one day it cannot open another one, whatever for."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -19,8 +19,13 @@ EPOCHS = 1.25  # the length of an epoch, and so much more that files opened when
 MOSTLY = 0.5  # of the newest
 
 
-def descriptors(state: JobState) -> Iterator[Finding]:
-    """One finding for all ranks that hold ever more files open."""
+def descriptors(state: JobState, shared: Collection[int] = ()) -> Iterator[Finding]:
+    """One finding for all ranks that hold ever more files open.
+
+    Args:
+        shared: Ranks of which it is told that they fill shared memory: each piece of it is an open file as well, which
+            is the worse of both only where the limit is near.
+    """
     found = {rank: grown for rank in state.signals.ranks(COUNT) if (grown := _grown(state, rank)) is not None}
     if not found:
         return
@@ -36,6 +41,9 @@ def descriptors(state: JobState) -> Iterator[Finding]:
     )
     if limit and soon is not None:
         text += f"; at this pace the limit of {limit:.0f} (RLIMIT_NOFILE) is reached {soon.text}"
+    severity = _severity(state, first, grown, soon)
+    if severity is not Severity.CRITICAL and set(ranks) <= set(shared):
+        return
     evidence = tuple(
         Evidence(
             f"{found[r].before:.0f} open file descriptors at step {found[r].since}, {found[r].now:.0f} at step"
@@ -44,7 +52,7 @@ def descriptors(state: JobState) -> Iterator[Finding]:
     )  # fmt: skip
     why = "what is opened is kept, or let go of without being closed; nothing else closes it"
     yield Finding(
-        kind=KIND, severity=_severity(state, first, grown, soon), ranks=ranks, summary=words.shortened(text),
+        kind=KIND, severity=severity, ranks=ranks, summary=words.shortened(text),
         step=grown.since, causes=(Cause("descriptors", why, 0.8, Basis.OBSERVATION, evidence),),
         names=(NAME, "file descriptors"), sure=True, goes_on=True, key="descriptors",
     )  # fmt: skip
@@ -53,8 +61,8 @@ def descriptors(state: JobState) -> Iterator[Finding]:
 def _grown(state: JobState, rank: int) -> Growth | None:
     """How their number has grown, steadily and up to now; None where it has not."""
     series = state.signals.series(rank, COUNT)
-    if series is None or state.status(rank).gone:
-        return None
+    if series is None:
+        return None  # but also of a rank that has ended: it may be why
     found = growth(series.steps, series.values, MORE)
     return found if found is not None and found.grown >= MORE else None
 

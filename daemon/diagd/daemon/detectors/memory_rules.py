@@ -23,10 +23,11 @@ def memory(scene: Scene) -> Iterator[Finding]:
     leaks = list(host_leaks(state, grows))
     yield from leaks
     yield from children(state)
-    yield from descriptors(state)
     established = {rank for leak in leaks if leak.severity != Severity.INFO for rank in leak.ranks}
     yield from host_oom(state, grows, established)
-    yield from shm(state)
+    shared = list(shm(state))
+    yield from shared
+    yield from descriptors(state, {rank for one in shared for rank in one.ranks})
     yield from device_findings(state)
     yield from pinned(state)
     yield from states_ahead(state)

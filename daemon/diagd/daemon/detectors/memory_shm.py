@@ -18,7 +18,8 @@ FEW_INODES = 1000
 LONG_STEPS = 300
 INFO_STEPS, INFO_BYTES = 60, 128 * MIB  # a cache in it that is still being filled looks the same
 KEPT_STEPS = 60  # nothing in the script's text takes anything out of what holds it
-OWN_PART = 0.5  # of the growth, that a rank has mapped itself
+OWN_PART = 0.5  # of the growth, that ranks have mapped themselves
+ALIKE = 0.5  # of what the first of them has
 OFTEN = 5  # samples, a second apart
 
 
@@ -52,15 +53,15 @@ def _full(state: JobState, rank: int) -> Finding | None:
         "batches on their way from the data workers need more shared memory than there is", 0.85, Basis.RESEARCH,
         (Evidence(f"/dev/shm: {what}", "kernel", rank),),
     )  # fmt: skip
-    return _finding(rank, summary, cause, None, Severity.WARNING)
+    return _finding((rank,), summary, cause, None, Severity.WARNING)
 
 
 def _fills(state: JobState, rank: int) -> Finding | None:
     used, free = state.signals.series(rank, USED), newest(state, rank, FREE)
     found = growth(used.steps, used.values, LEAST_BYTES) if used is not None else None
-    if found is None or free is None or found.grown < LEAST_BYTES or (whose := _whose(state, rank, found)) is None:
+    if found is None or free is None or found.grown < LEAST_BYTES or not (ranks := _whose(state, rank, found)):
         return None
-    rank = whose
+    rank = ranks[0]
     ahead, held = forecast(state, rank, found, free), holder(state, rank)
     kept = held is not None and held.only_grows and found.steps >= KEPT_STEPS
     known = found.steps >= LONG_STEPS or ahead.near or kept
@@ -68,35 +69,42 @@ def _fills(state: JobState, rank: int) -> Finding | None:
         return None
     summary = f"shared memory fills by {size_text(found.slope)} a step since step {found.since}"
     summary += f"; /dev/shm is full {ahead.text}"
-    cause = _why(state, rank, found)
+    cause = _why(state, ranks, found)
     if held is not None and kept:
-        summary += f"; what comes from the workers is kept in {held.what}"
+        what = "comes from the workers" if newest(state, rank, "memory/workers") else "is shared"
+        summary += f"; what {what} is kept in {held.what}"
     severity = Severity.CRITICAL if ahead.near else Severity.WARNING if ahead.within_reach and known else Severity.INFO
-    return _finding(rank, summary, cause, found.since, severity, held if kept else None)
+    return _finding(ranks, summary, cause, found.since, severity, held if kept else None)
 
 
-def _why(state: JobState, rank: int, found: Growth) -> Cause:
+def _why(state: JobState, ranks: tuple[int, ...], found: Growth) -> Cause:
+    rank = ranks[0]
     seen = Evidence(f"/dev/shm held {size_text(found.before)} and now holds {size_text(found.now)}", "kernel", rank)
-    wrote = _rise(state, rank, WRITTEN, found.since)
-    if wrote >= OWN_PART * found.grown and not newest(state, rank, "memory/workers"):
-        by = Evidence(f"its write calls wrote {size_text(wrote)} meanwhile", "kernel", rank)
+    wrote = sum(_rise(state, one, WRITTEN, found.since) for one in ranks)
+    if wrote >= OWN_PART * found.grown and not any(newest(state, one, "memory/workers") for one in ranks):
+        whose = words.verb(ranks, "its", "their")
+        by = Evidence(f"{whose} write calls wrote {size_text(wrote)} meanwhile", "kernel", rank)
         return Cause("written", "files that it writes there are not removed", 0.6, Basis.INFERENCE, (seen, by))
     text = "batches, or storages shared by other means, are kept instead of used up"
     return Cause("held", text, 0.7, Basis.INFERENCE, (seen,))
 
 
-def _whose(state: JobState, rank: int, found: Growth) -> int | None:
-    """A rank on this node that holds or writes more itself, or else one with processes that may write to it.
+def _whose(state: JobState, rank: int, found: Growth) -> tuple[int, ...]:
+    """The ranks on this node that hold or write more themselves, the first of them most, or else those with processes
+    that may write to it.
 
     None where there is neither: other programs use it, too.
     """
     near = [other for other in state.signals.ranks(USED) if node_of(state, other) == node_of(state, rank)]
     rises = {other: max(_rise(state, other, name, found.since) for name in (RSS, WRITTEN)) for other in near}
     most = max(near, key=lambda other: rises[other])
-    if rises[most] >= OWN_PART * found.grown:
-        return most
+    alike = [other for other in near if rises[other] >= ALIKE * rises[most] > 0]
+    if sum(rises[other] for other in alike) >= OWN_PART * found.grown:
+        return (most, *(other for other in alike if other != most))
     names = ("memory/workers", "memory/child_count", "memory/children")
-    return next((other for other in near if any(newest(state, other, name) for name in names)), None)
+    able = [other for other in near if any(newest(state, other, name) for name in names)]
+    kept = [other for other in able if (held := holder(state, other)) is not None and held.only_grows]
+    return tuple(kept or able)
 
 
 def _rise(state: JobState, rank: int, name: str, since: int) -> float:
@@ -107,16 +115,16 @@ def _rise(state: JobState, rank: int, name: str, since: int) -> float:
 
 
 def _finding(
-    rank: int, summary: str, cause: Cause, step: int | None, severity: Severity, held: Holder | None = None
+    ranks: tuple[int, ...], summary: str, cause: Cause, step: int | None, severity: Severity, held: Holder | None = None
 ) -> Finding:
     return Finding(
         kind=KIND,
         severity=severity,
-        ranks=(rank,),
+        ranks=tuple(sorted(ranks)),
         summary=words.shortened(summary),
         causes=(cause,),
         names=("shm", held.path) if held is not None else ("shm",),
-        locations=tuple(Location(rank, place) for place in held.places) if held is not None else (),
+        locations=tuple(Location(ranks[0], place) for place in held.places) if held is not None else (),
         step=step,
         sure=True,
         goes_on=True,
