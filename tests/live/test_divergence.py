@@ -11,6 +11,7 @@ from tests.live.judge import flaws
 from diagd.probes.box.ledger import TURN
 
 JOB = Path(__file__).parent / "jobs" / "dv_replicas.py"
+HEALED = JOB.with_name("dv_healed.py")
 RANKS = 3
 CHANGED_AT = 21
 LIMIT_S = 180.0
@@ -18,15 +19,15 @@ LIMIT_S = 180.0
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
-def run(*arguments: str) -> dict[str, Any]:
+def run(*arguments: str, script: Path = JOB, ranks: int = RANKS) -> dict[str, Any]:
     """The job's last report."""
     program = str(Path(sys.executable).with_name("torchrun"))
-    with LiveJob([program, "--standalone", "--nproc-per-node", str(RANKS), JOB.name, *arguments], [JOB]) as job:
+    with LiveJob([program, "--standalone", "--nproc-per-node", str(ranks), script.name, *arguments], [script]) as job:
         assert job.finish(LIMIT_S) == 0, job.tail()
         report = job.report()
         assert "done" in job.stdout
     assert report is not None
-    assert flaws(report, RANKS) == []
+    assert flaws(report, ranks) == []
     return report
 
 
@@ -55,3 +56,18 @@ def test_of_what_is_equal_or_differs_by_design_no_alarm_is_raised() -> None:
     assert {kind: (one["severity"], one["names"]) for kind, one in found.items()} == {
         "divergence.buffer": ("info", ["Statistics.seen"])
     }
+
+
+def test_what_a_broadcast_makes_equal_again_is_over_and_files_that_are_never_closed_are_not() -> None:
+    report = run(script=HEALED, ranks=2)
+    found = {incident["kind"]: incident for incident in report["incidents"]}
+    assert set(found) == {"divergence.parameter", "memory.host_leak"}
+    healed, files = found["divergence.parameter"], found["memory.host_leak"]
+    assert (healed["state"], healed["names"], healed["peak_severity"]) == (
+        "resolved",
+        ["Reader.outer.weight"],
+        "critical",
+    )
+    assert "; equal again since " in healed["summary"]
+    assert (files["state"], files["ranks"], files["names"][0]) == ("open", [0], "fds")
+    assert "RLIMIT_NOFILE" in files["summary"]
