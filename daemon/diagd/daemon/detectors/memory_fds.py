@@ -27,7 +27,7 @@ def descriptors(state: JobState, shared: Collection[int] = ()) -> Iterator[Findi
             is the worse of both only where the limit is near.
     """
     found = {rank: grown for rank in state.signals.ranks(COUNT) if (grown := _grown(state, rank)) is not None}
-    if not found:
+    if not found or all(state.status(rank).gone for rank in found):
         return
     ranks = tuple(sorted(found))
     ahead = {rank: _ahead(state, rank, found[rank]) for rank in ranks}
@@ -42,7 +42,7 @@ def descriptors(state: JobState, shared: Collection[int] = ()) -> Iterator[Findi
     if limit and soon is not None:
         text += f"; at this pace the limit of {limit:.0f} (RLIMIT_NOFILE) is reached {soon.text}"
     severity = _severity(state, first, grown, soon)
-    if severity is not Severity.CRITICAL and set(ranks) <= set(shared):
+    if severity is not Severity.CRITICAL and set(ranks) & set(shared):
         return
     evidence = tuple(
         Evidence(
