@@ -7,6 +7,7 @@ from diagd.daemon.detectors import meetings, rates, unstepped_ranks, words
 from diagd.daemon.detectors.differing import Parted
 from diagd.daemon.detectors.finding import GOES_ON, Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.ledger import minority
+from diagd.daemon.detectors.limits import limits_apart, limits_finding
 from diagd.daemon.detectors.local_clip import shards_of
 from diagd.daemon.detectors.meetings import Ahead
 from diagd.daemon.detectors.models import model_of
@@ -41,7 +42,7 @@ def apart(state: JobState) -> list[Told]:
     if (idle := _unstepped(state)) is not None:
         return [idle]
     together = _together(state)
-    found = [_steps(state, ranks) or _scales(state, ranks) or _settings(state, ranks) for ranks in together]
+    found = [_steps(state, ranks) or _of_gradients(state, ranks) or _settings(state, ranks) for ranks in together]
     found += [_steps(state, ranks) for ranks in _once_together(state) if ranks not in together]
     return [told for told in found if told is not None]
 
@@ -177,16 +178,21 @@ def _steps_text(found: Ahead, odd: tuple[int, ...], tie: bool, since: int) -> st
     return f"{text}, since about step {since}. The run goes on, with weights that are of different steps"
 
 
-def _scales(state: JobState, ranks: tuple[int, ...]) -> Told | None:
-    """Loss scales that differed no later than what they scale: ranks that are apart may come to others by that."""
-    found = scales_apart(state, ranks)
+def _of_gradients(state: JobState, ranks: tuple[int, ...]) -> Told | None:
+    """Scalers' factors, or norms to which gradients are clipped, that differed no later than the weights.
+
+    Ranks that are apart may come to others by that.
+    """
+    scales, limits = scales_apart(state, ranks), limits_apart(state, ranks)
+    found = scales or limits
     if found is None:
         return None
     weights = (e.agreement for e in state.tensors.entries if e.kind == "parameter" and set(e.infos) == set(ranks))
     parted = [seen.first_unequal for seen in weights if seen.unequal]
     if parted and min(parted) < found.may_since:
         return None
-    return Told(scales_finding(found), ranks, found.may_since)
+    finding = scales_finding(scales) if scales is not None else limits_finding(limits) if limits is not None else None
+    return Told(finding, ranks, found.may_since) if finding is not None else None
 
 
 def _settings(state: JobState, ranks: tuple[int, ...]) -> Told | None:
