@@ -69,12 +69,26 @@ def both(name: str, numel: int) -> dict[int, tuple[str, int]]:
     return {0: (name, numel), 1: (name, numel)}
 
 
+@pytest.mark.parametrize(("rounds", "ranks"), [(10, (1,)), (4, (0, 1))])  # too few to know what is due
+def test_of_two_ranks_the_one_that_leaves_the_order_of_each_step_breaks_the_tie(
+    rounds: int, ranks: tuple[int, ...]
+) -> None:
+    step = [both("ALLGATHER", 6), both("ALLGATHER", 8), both("REDUCE_SCATTER", 8), both("ALLREDUCE", 1)]
+    usual = [*[both("ALLREDUCE", 3)] * 6, *step * rounds, *step[:3]]  # the beginning is of another kind
+    made = after(usual, {0: ("ALLREDUCE", 1), 1: ("ALLGATHER", 6)})
+    for one in made.ranks.values():  # and is no longer known
+        one.detail = one.detail.with_(recorder=one.detail.recorder[6:])
+    found = made.passes(1).finds()
+    assert (found.kind, found.ranks) == (KIND, ranks)
+    assert ("left the order of operations" in found.causes[0].text) == (ranks == (1,))
+
+
 def test_of_two_ranks_the_one_that_comes_to_what_none_came_to_before_breaks_the_order_of_all() -> None:
     usual = [both("ALLGATHER", 6), both("BROADCAST", 99), *[both("ALLREDUCE", 17)] * 40]
     found = after(usual, {0: ("ALLGATHER", 1), 1: ("ALLREDUCE", 17)}).finds()
     assert (found.kind, found.ranks, found.waiting_ranks) == (KIND, (0,), (1,))
     assert "majority" not in found.summary
-    assert (found.causes[0].basis.value, "for the first time" in found.causes[0].text) == ("inference", True)
+    assert (found.causes[0].basis.value, "do so in this step" in found.causes[0].text) == ("inference", True)
     assert after(usual, {0: ("ALLREDUCE", 17), 1: ("BARRIER", 1)}).finds().ranks == (1,)
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from diagd.daemon.detectors import places, words
+from diagd.daemon.detectors import coming, places, words
 from diagd.daemon.detectors.creating import named_apart
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Severity
 from diagd.daemon.detectors.graph import cycle_in
@@ -11,10 +11,6 @@ from diagd.daemon.detectors.odd_on_circle import Odd, left_alone, odd_on, out_of
 from diagd.daemon.detectors.position import Wait
 from diagd.daemon.detectors.scene import PROVEN_S, Scene
 from diagd.daemon.detectors.waiting import may_be_helped
-from diagd.daemon.state.model import Detail
-
-HISTORY_S = 8.0  # by then it has come, or will not come
-MANY = 16  # operations
 
 
 def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
@@ -28,7 +24,7 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
     if "creation" in kinds or "store" in kinds:
         return _creation(scene, component, waits)
     kind = _kind(kinds, {w.op.group for w in waits.values()})
-    if _history_is_coming(scene, waits):
+    if coming.is_coming(scene, waits):
         return None
     young = min(scene.age_s(w) for w in waits.values()) < scene.state.hang_after_s
     helped = young and kind != "hang.collective_mismatch" and may_be_helped(scene, component)
@@ -56,25 +52,6 @@ def circle(scene: Scene, component: tuple[int, ...]) -> Finding | None:
         since_s=max(w.since_s for w in waits.values()),
         key="circle:" + ",".join(map(str, component)),
     )
-
-
-def _history_is_coming(scene: Scene, waits: dict[int, Wait]) -> bool:
-    """Whether what these ranks did before, which tells who is out of order, has been asked for and is not here yet."""
-    state = scene.state
-    if state.from_dumps or state.ended_s is not None or scene.failed(tuple(waits)):
-        return False
-    if min(scene.age_s(wait) for wait in waits.values()) >= HISTORY_S:
-        return False
-    counts, groups = state.columns.operations, {wait.op.group for wait in waits.values()}
-    return any(
-        not state.detail(r).history or (len(groups) > 1 and _recorder_is_coming(state.detail(r)))
-        for r in waits if r < len(counts) and int(counts[r]) > MANY
-    )  # fmt: skip
-
-
-def _recorder_is_coming(detail: Detail) -> bool:
-    """Whether its flight recorder is still to be read, as far as it has one."""
-    return not detail.recorder and not any("no flight recorder" in note for note in detail.notes)
 
 
 def _kind(kinds: set[str], groups: set[str]) -> str:

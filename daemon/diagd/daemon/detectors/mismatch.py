@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from diagd.daemon.detectors import history, places, words
+from diagd.daemon.detectors import coming, history, places, words
 from diagd.daemon.detectors.finding import Basis, Cause, Evidence, Finding, Location, Severity
 from diagd.daemon.detectors.handled import Handled, handled
 from diagd.daemon.detectors.ledger import UNNAMED, classes, differing, minority
@@ -13,6 +13,7 @@ from diagd.daemon.detectors.usual_order import off_the_rounds, out_of_order
 from diagd.daemon.state.model import Frame
 
 KIND = "hang.collective_mismatch"
+READ_S = 3.0  # histories of ranks that wait are read again within that
 
 
 def mismatches(scene: Scene) -> Iterator[Finding]:
@@ -24,8 +25,22 @@ def mismatches(scene: Scene) -> Iterator[Finding]:
             continue
         signatures = scene.ledger.signatures(group, seq, _members(here))
         ranked = classes(signatures) if len(signatures) > 1 else []
-        if len(ranked) > 1 and _vote_is_in(scene, here, signatures, tie=minority(ranked)[1]):
+        tie = minority(ranked)[1]
+        if tie and not settled and _way_is_coming(scene, here, signatures):
+            continue
+        if len(ranked) > 1 and _vote_is_in(scene, here, signatures, tie=tie):
             yield _finding(scene, group, seq, ranked, differing(signatures))
+
+
+def _way_is_coming(scene: Scene, here: list[Wait], known: Collection[int]) -> bool:
+    """Whether it is still to be read what these ranks did before, which may tell whose order is another one."""
+    if coming.is_coming(scene, {wait.rank: wait for wait in here}):
+        return True
+    group, seq = here[0].op.group, here[0].op.seq
+    before = scene.ledger.signatures(group, seq - 1, known)
+    young = max(scene.age_s(wait) for wait in here) < READ_S and scene.state.ended_s is None
+    read = any(scene.state.detail(rank).history or scene.state.detail(rank).recorder for rank in known)
+    return young and read and seq > 1 and len(before) < len(known)
 
 
 def _vote_is_in(scene: Scene, here: list[Wait], known: Collection[int], *, tie: bool) -> bool:
@@ -174,7 +189,7 @@ def _by_order(cause: Cause, ranked: list[list[int]], new: tuple[int, ...], what:
     others = words.ranks_text(ranked[0])
     text = f"{words.ranks_text(new)} {words.verb(new, 'has', 'have')} {what}"
     text += f", where {others} {words.verb(ranked[0], 'goes', 'go')} on as ever"
-    text += f"; or all were to come there for the first time, and {others} did not"
+    text += f"; or all were to do so in this step, and {others} did not"
     return Cause(cause.key, text, Basis.INFERENCE.ceiling, Basis.INFERENCE, cause.evidence)
 
 

@@ -13,6 +13,7 @@ from diagd.daemon.state.model import Detail
 
 ROUNDS = 6  # that are alike: so often, a number of micro-batches that varies is not the same by chance
 ROUNDS_OF_ONE = 50  # of a single operation each: a long row of sends is no more than a part of a round
+LATELY = 256  # operations of which at least half are alike: what repeats for less may be a part of a longer round
 LATEST = 2  # rounds within which the order was left
 Key = tuple[str, int]  # SEND or RECV, the partner; a collective, its elements
 
@@ -72,9 +73,9 @@ def due(keys: Sequence[Key]) -> Key | None:
 
 
 def _is_settled(keys: Sequence[Key], length: int, end: int) -> bool:
-    """Whether rounds of that length are alike up to `end`: often enough, and for most of what is known."""
+    """Whether rounds of that length are alike up to `end`: often enough, and for most of what was done lately."""
     alike, kinds = end - _alike_since(keys, length, end), len(set(keys[end - length : end]))
-    return alike >= (ROUNDS if kinds > 1 else ROUNDS_OF_ONE) * length and 2 * alike >= end
+    return alike >= (ROUNDS if kinds > 1 else ROUNDS_OF_ONE) * length and 2 * alike >= min(end, LATELY)
 
 
 def _alike_since(keys: Sequence[Key], length: int, end: int) -> int:
