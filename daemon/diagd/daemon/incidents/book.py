@@ -1,14 +1,11 @@
 """The one place where findings become incidents: when they open, what they are merged with, when they are over."""
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from diagd.daemon.detectors.finding import Finding, Severity
-from diagd.daemon.incidents.catalog import entry
-from diagd.daemon.incidents.healed import is_healed, with_end
+from diagd.daemon.incidents.filling import fill, fingerprint, gist, resolve, settle
 from diagd.daemon.incidents.incident import Incident
-from diagd.daemon.incidents.levelled import levelled, with_level
 from diagd.daemon.incidents.over import CALM_S, is_over
 from diagd.daemon.incidents.pauses import Pauses
 from diagd.daemon.state.job import JobState
@@ -79,8 +76,7 @@ class IncidentBook:
             if incident.is_open and is_over(incident, state, last_s, retold=retold, missed_s=missed_s):
                 if incident.kind.startswith(_WAITS):
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
-                incident.healed, incident.summary = is_healed(incident, state), _with_end(incident, state)
-                _resolve(incident, state.now_s)
+                settle(incident, state)
                 changed.append(incident)
         return changed
 
@@ -95,7 +91,7 @@ class IncidentBook:
         if (
             self._explained(finding, state)
             or self._follows(finding, state)
-            or self._pauses.is_as_before(finding, _fingerprint(finding), state.now_s)
+            or self._pauses.is_as_before(finding, fingerprint(finding), state.now_s)
         ):
             return None
         if not self._believed(finding, state):
@@ -164,7 +160,7 @@ class IncidentBook:
             for incident in self._incidents:
                 late = incident.kind.partition(".")[0] in _WAITS and incident.severity != Severity.CRITICAL
                 if incident.is_open and late and _overlap(incident, finding):
-                    _resolve(incident, now_s)
+                    resolve(incident, now_s)
 
     def _again(self, finding: Finding, state: JobState) -> Incident | None:
         """What the job goes on with and was thought to be over is open again."""
@@ -177,7 +173,7 @@ class IncidentBook:
             if incident.resolved_s is not None and state.now_s - incident.resolved_s < AGAIN_S:
                 incident.resolved_s, self._last_found[incident.id] = None, state.now_s
                 self._candidates.pop((finding.kind, finding.key), None)
-                _fill(incident, finding)
+                fill(incident, finding)
                 return incident
         return None
 
@@ -194,20 +190,20 @@ class IncidentBook:
                     continue
                 self._last_found[incident.id], incident.step = state.now_s, finding.step
                 self._candidates.pop((finding.kind, finding.key), None)
-                _fill(incident, finding)
+                fill(incident, finding)
                 return incident
         return None
 
     def _open(self, finding: Finding, state: JobState) -> Incident:
         incident = Incident(
-            id=f"{len(self._incidents) + 1:03d}-{_fingerprint(finding)[:8]}", kind=finding.kind,
+            id=f"{len(self._incidents) + 1:03d}-{fingerprint(finding)[:8]}", kind=finding.kind,
             severity=finding.severity, opened_s=state.now_s, ranks=(), summary="", causes=(), fixes=(),
             attempt=state.attempt, step=finding.step, peak_severity=finding.severity,
         )  # fmt: skip
         self._incidents.append(incident)
         self._last_found[incident.id] = state.now_s
         self._candidates.pop((finding.kind, finding.key), None)
-        _fill(incident, finding)
+        fill(incident, finding)
         return incident
 
     def _change(self, incident: Incident, finding: Finding, state: JobState) -> bool:
@@ -222,15 +218,9 @@ class IncidentBook:
         self._milder_since.pop(incident.id, None)
         if finding.severity.order < incident.severity.order and not self._believed(finding, state):
             return False
-        before = _gist(incident)
-        _fill(incident, finding)
-        return before != _gist(incident)
-
-
-def _gist(incident: Incident) -> tuple[object, ...]:
-    """What a change of is news; where ranks diverge that is also which tensors, and where in them: found out later."""
-    gist = incident.kind, incident.severity, incident.ranks, incident.waiting_ranks, incident.locations
-    return (*gist, incident.names, incident.summary) if incident.kind.startswith("divergence.") else gist
+        before = gist(incident)
+        fill(incident, finding)
+        return before != gist(incident)
 
 
 def _being_ended(state: JobState) -> bool:
@@ -251,39 +241,3 @@ def _overlap(incident: Incident, finding: Finding) -> bool:
     if mine & theirs:
         return True
     return bool(mine & set(finding.waiting_ranks)) and bool(theirs & set(incident.waiting_ranks))
-
-
-def _fill(incident: Incident, finding: Finding) -> None:
-    page = entry(finding.kind)
-    incident.kind, incident.severity, incident.key = finding.kind, finding.severity, finding.key
-    incident.peak_severity = min(incident.peak_severity, finding.severity, key=lambda severity: severity.order)
-    incident.restored = False
-    incident.ranks, incident.waiting_ranks, incident.waits = finding.ranks, finding.waiting_ranks, finding.waits
-    incident.summary, incident.causes = finding.summary, finding.causes
-    incident.fixes = tuple(page.fix(cause.key).as_json() for cause in finding.causes)
-    incident.group, incident.op_name, incident.op_seq = finding.group, finding.op_name, finding.op_seq
-    incident.names, incident.goes_on, incident.explains = finding.names[:20], finding.goes_on, finding.explains
-    incident.times_out_s = finding.times_out_s
-    if finding.locations or not incident.locations:
-        incident.locations = finding.locations
-    incident.fingerprint = _fingerprint(finding)
-
-
-def _fingerprint(finding: Finding) -> str:
-    """Equal for the same fault in another run: kind, operation and innermost user frame, no ranks."""
-    frame = finding.locations[0].frame if finding.locations else None
-    place = f"{frame.file.rpartition('/')[2]}:{frame.function}" if frame is not None else ""
-    return hashlib.blake2b(f"{finding.kind}|{finding.op_name}|{place}".encode(), digest_size=8).hexdigest()
-
-
-def _with_end(incident: Incident, state: JobState) -> str:
-    """Its summary, with how it is known to be over where something was seen that says so."""
-    level = levelled(incident, state)
-    return with_level(incident, level) if level is not None else with_end(incident, state)
-
-
-def _resolve(incident: Incident, now_s: float) -> None:
-    """A wait that ended by itself was no catastrophe: it stays on record as a warning, with what it once was."""
-    incident.resolved_s = now_s
-    if incident.severity == Severity.CRITICAL:
-        incident.severity = Severity.WARNING
