@@ -195,9 +195,16 @@ def test_open_files_are_counted_by_their_kind_beside_the_limit(tmp_path: Path) -
     targets = "/dev/null", "/job/a.txt", "/job/a.txt", "socket:[4]", "pipe:[5]", "anon_inode:x"
     for number, target in enumerate(targets):
         (tmp_path / f"7/fd/{number}").symlink_to(target)
-    found = read(MemoryMeter(7, Procfs(tmp_path)), tmp_path, 100.0)
-    told = {name: found[f"memory/{name}"] for name in ("fds", "fd_limit", "fd_files", "fd_sockets", "fd_pipes")}
-    assert told == {"fds": 6.0, "fd_limit": 1024.0, "fd_files": 3.0, "fd_sockets": 1.0, "fd_pipes": 1.0}
+    meter = MemoryMeter(7, Procfs(tmp_path))
+    kinds = {"fd_limit": 1024.0, "fd_files": 3.0, "fd_sockets": 1.0, "fd_pipes": 1.0}
+    assert fds(read(meter, tmp_path, 100.0)) == {"fds": 6.0, **kinds}
+    assert fds(read(meter, tmp_path, 200.0)) == {"fds": 6.0}  # of no more than before the kinds are not looked up
+    (tmp_path / "7/fd/6").symlink_to("pipe:[6]")
+    assert fds(read(meter, tmp_path, 300.0)) == {"fds": 7.0, **kinds, "fd_pipes": 2.0}
+
+
+def fds(found: dict[str, float]) -> dict[str, float]:
+    return {name.removeprefix("memory/"): value for name, value in found.items() if name.startswith("memory/fd")}
 
 
 def test_open_files_that_may_not_be_listed_are_not_known_rather_than_none(tmp_path: Path) -> None:

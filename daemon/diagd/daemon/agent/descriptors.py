@@ -9,15 +9,20 @@ _MOST = 128  # descriptors whose kind is looked up: each is a system call
 _KINDS = {"socket:": "fd_sockets", "pipe:": "fd_pipes", "/": "fd_files"}
 
 
-def descriptors(proc: Procfs, pid: int) -> dict[str, float]:
+def descriptors(proc: Procfs, pid: int, most: float = 0.0) -> dict[str, float]:
     """`fds`; of the newest of them how many are `fd_files`, `fd_sockets` and `fd_pipes`; `fd_limit` where there is one.
 
     The newest are those of the highest numbers, as the kernel gives the lowest that is free.
+
+    Args:
+        most: So many there were before: of no more, only the number is read, since each kind costs a system call.
     """
     folder = Path(proc.root, str(pid), "fd")
     numbers = sorted((int(name) for name in listed(str(folder)) if name.isdecimal()), reverse=True)
     if not numbers:
         return {}
+    if len(numbers) <= most:
+        return {"fds": float(len(numbers))}
     found = {"fds": float(len(numbers)), **dict.fromkeys(_KINDS.values(), 0.0)}
     for number in numbers[:_MOST]:
         kind = _kind(folder / str(number))

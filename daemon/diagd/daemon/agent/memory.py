@@ -51,6 +51,7 @@ class MemoryMeter:
         self._devices = devices
         self._often_s = self._shm_s = self._fds_s = self._seldom_s = self._shared_out_s = -1e9
         self._fds_every_s = FDS_S
+        self._fds_most = 0.0
         self._shared_out_every_s = _SHARED_OUT_S
         self._had_workers = False
         self._answers: list[int] = []  # the longest of the flight recorder's, bytes
@@ -122,7 +123,8 @@ class MemoryMeter:
         return {name: float(value) for name, value in found.items()}
 
     def _descriptors(self) -> dict[str, float]:
-        found = descriptors(self._proc, self._pid)
+        found = descriptors(self._proc, self._pid, self._fds_most)
+        self._fds_most = max(self._fds_most, found.get("fds", 0.0))
         self._fds_every_s = FDS_S if found.get("fds", 0.0) <= MANY_FDS else SELDOM_S
         return found
 
