@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from diagd.daemon.detectors.finding import Finding, Severity
-from diagd.daemon.incidents.filling import fill, fingerprint, gist, resolve, settle
+from diagd.daemon.incidents.filling import fill, fingerprint, gist, resolve
+from diagd.daemon.incidents.healed import is_healed, with_end
 from diagd.daemon.incidents.incident import Incident
+from diagd.daemon.incidents.levelled import levelled, with_level
 from diagd.daemon.incidents.over import CALM_S, is_over
 from diagd.daemon.incidents.pauses import Pauses
 from diagd.daemon.state.job import JobState
@@ -76,7 +78,7 @@ class IncidentBook:
             if incident.is_open and is_over(incident, state, last_s, retold=retold, missed_s=missed_s):
                 if incident.kind.startswith(_WAITS):
                     self._pauses.ends(incident.id, incident.fingerprint, incident.ranks, last_s)
-                settle(incident, state)
+                _settle(incident, state)
                 changed.append(incident)
         return changed
 
@@ -241,3 +243,15 @@ def _overlap(incident: Incident, finding: Finding) -> bool:
     if mine & theirs:
         return True
     return bool(mine & set(finding.waiting_ranks)) and bool(theirs & set(incident.waiting_ranks))
+
+
+def _with_end(incident: Incident, state: JobState) -> str:
+    """Its summary, with how it is known to be over where something was seen that says so."""
+    level = levelled(incident, state)
+    return with_level(incident, level) if level is not None else with_end(incident, state)
+
+
+def _settle(incident: Incident, state: JobState) -> None:
+    """It is over; its summary says how, where that was seen."""
+    incident.healed, incident.summary = is_healed(incident, state), _with_end(incident, state)
+    resolve(incident, state.now_s)

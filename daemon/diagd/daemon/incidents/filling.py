@@ -4,10 +4,7 @@ import hashlib
 
 from diagd.daemon.detectors.finding import Finding, Severity
 from diagd.daemon.incidents.catalog import entry
-from diagd.daemon.incidents.healed import is_healed, with_end
 from diagd.daemon.incidents.incident import Incident
-from diagd.daemon.incidents.levelled import levelled, with_level
-from diagd.daemon.state.job import JobState
 
 
 def fill(incident: Incident, finding: Finding) -> None:
@@ -45,15 +42,3 @@ def resolve(incident: Incident, now_s: float) -> None:
     incident.resolved_s = now_s
     if incident.severity == Severity.CRITICAL:
         incident.severity = Severity.WARNING
-
-
-def _with_end(incident: Incident, state: JobState) -> str:
-    """Its summary, with how it is known to be over where something was seen that says so."""
-    level = levelled(incident, state)
-    return with_level(incident, level) if level is not None else with_end(incident, state)
-
-
-def settle(incident: Incident, state: JobState) -> None:
-    """It is over; its summary says how, where that was seen."""
-    incident.healed, incident.summary = is_healed(incident, state), _with_end(incident, state)
-    resolve(incident, state.now_s)
